@@ -111,7 +111,7 @@ class ControllerMachine(RuleBasedStateMachine):
             jobs = [job.model_copy(update={"decision": of_decision}) if n == 0 else job for n, job in enumerate(listing.jobs)]
             return Listing(listing.model_copy(update={"jobs": tuple(jobs)}))
 
-        self.both(lambda one: len(one.take(of(one), one.handed_over()).released))
+        self.both(lambda one: len(one.take(of(one), one.handed_over())[1]))
 
     @rule(seconds=st.sampled_from([1.0, 20.0]), wall_h=st.sampled_from([0, -5, 7]))
     def wait(self, seconds, wall_h):

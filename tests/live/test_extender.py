@@ -1,9 +1,8 @@
 """The answers to kube-scheduler, by forms that Kubernetes 1.20.2 was seen to send."""
 
 from meshwright.live.actuators.kubernetes_binding import refusal
-from meshwright.live.actuators.kubernetes_extender import ExtenderArgs, filtered, hosts_of, prioritized
-from meshwright.live.decisions import JobDecision, JobRequest
-from meshwright.live.state import ClusterState, HostState
+from meshwright.live.actuators.kubernetes_extender import ExtenderArgs, decision_named, filtered, prioritized
+from meshwright.live.state import HostState
 
 from .controller_samples import JOB, all_up
 from .web.web_samples import client
@@ -21,7 +20,7 @@ ASKED = {
 
 def test_a_pod_of_a_decision_gets_its_hosts_and_another_one_all():
     request = ExtenderArgs.model_validate(ASKED)
-    assert request.decision == "a1-1"
+    assert decision_named(request.pod) == "a1-1"
     answer = filtered(request, ("gpu-b", "gpu-x")).model_dump(by_alias=True)
     assert answer["NodeNames"] == ["gpu-b"]
     assert answer["FailedNodes"] == dict.fromkeys(("gpu-a", "gpu-c"), "not a host of the plan")
@@ -29,8 +28,6 @@ def test_a_pod_of_a_decision_gets_its_hosts_and_another_one_all():
     for planned in ((), ("gpu-x",)):
         assert filtered(request, planned).model_dump(by_alias=True)["NodeNames"] == ASKED["NodeNames"]
         assert {one.score for one in prioritized(request, planned)} == {0}
-    assert hosts_of(None, ClusterState()) == ()
-    assert hosts_of(JobDecision(id="a", request=JobRequest(job="zoo:alexnet"), outcome="refused"), ClusterState()) == ()
 
 
 def test_what_holds_nothing_or_has_no_host_left_pins_nobody_and_filter_and_bind_agree(tmp_path, planners):
@@ -66,7 +63,7 @@ def test_what_holds_nothing_or_has_no_host_left_pins_nobody_and_filter_and_bind_
 
 def test_pods_that_name_no_decision_and_forms_without_names():
     for metadata in ({}, {"labels": None}, {"labels": {"meshwright.dev/decision": ""}}, {"labels": {"x": "y"}}, None):
-        assert ExtenderArgs.model_validate({**ASKED, "Pod": {"metadata": metadata}}).decision is None
+        assert decision_named({"metadata": metadata}) is None
     nodes = {"items": []}
     whole = ExtenderArgs.model_validate({"Pod": ASKED["Pod"], "Nodes": nodes})
     assert filtered(whole, ("gpu-b",)).nodes == nodes

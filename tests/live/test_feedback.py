@@ -166,17 +166,17 @@ def test_the_alarm_fires_after_fifty_slow_steps_on_end_and_not_before():
     assert slow_stretch(decision(), steps(WARM + SLOW[:-1] + [1.0] + SLOW[:-1])) is None
     assert slow_stretch(decision(), steps([9.0] * WARM_UP_STEPS + [1.1] * 200)) is None
     result = slow_stretch(decision(), steps(WARM + [1.0] * 5 + SLOW + [1.0]))
-    assert (result.first_step, result.last_step, result.ratio) == (15, 64, pytest.approx(SLOWER + 0.05))
+    assert "steps 15 to 64 took 1.25 times" in result
     assert slow_stretch(decision(observed_step_s=1.3), steps(WARM + SLOW)) is None, "slow, but as slow as it ever was"
 
 
 def test_the_alarm_names_the_host_where_ranks_tell():
     every = [one for rank in range(4) for one in steps(WARM + [1.3 + 0.3 * (rank == 2)] * 60, rank)]
-    assert slow_stretch(decision(), every).hosts == ("b",)
+    assert "a slow host: b, whose" in slow_stretch(decision(), every)
     alike = [one for rank in range(4) for one in steps(WARM + SLOW, rank)]
     result = slow_stretch(decision(), alike)
-    assert result.hosts == ("a", "b")
-    assert "no host differs" in result.message
-    assert "its only host is a" in slow_stretch(decision(("a", "a")), steps(WARM + SLOW)).message
-    assert "ranks of one host alone were measured" in slow_stretch(decision(), steps(WARM + SLOW)).message
+    assert "no host differs" in result
+    assert result.endswith(": a, b")
+    assert "its only host is a" in slow_stretch(decision(("a", "a")), steps(WARM + SLOW))
+    assert "ranks of one host alone were measured" in slow_stretch(decision(), steps(WARM + SLOW))
     assert slow_stretch(SimpleNamespace(plan=None, predicted={}), steps(WARM + SLOW)) is None

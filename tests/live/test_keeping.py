@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.errors import InputFileError, MeshwrightError, StateError
-from meshwright.live.changes import JobAdded, JobRemoved, Listed, changed, drained, drift, listed, resumed
+from meshwright.live.changes import JobAdded, JobRemoved, Listed, changed, drift, host_changed, listed
 from meshwright.live.keeping import KeptState
 from meshwright.live.ledger import Ledger
 from meshwright.live.records import ledger_file, ledger_turn
@@ -122,10 +122,10 @@ def test_the_listing_wins_and_both_sides_are_told():
 
 def test_a_drained_host_refuses_and_takes_jobs_again(tmp_path):
     stored = KeptState(tmp_path / "s.db")
-    stored.apply(lambda before: drained("a", "a fan"))
+    stored.apply(lambda before: host_changed("a", "drained", "a fan"))
     with pytest.raises(StateError, match=r"a is drained \(a fan\) and takes no jobs"):
         stored.apply(lambda before: added("j", a=(0,)))
-    stored.apply(lambda before: resumed("a"))
+    stored.apply(lambda before: host_changed("a", "up"))
     assert applied(stored, added("j", a=(0,)))
 
 
@@ -197,7 +197,7 @@ def test_a_full_disk_changes_nothing(tmp_path):
         ("CREATE TABLE t (x)", "is a database, but no ledger of meshwright"),
         (
             f"PRAGMA application_id = {ledger_file.APPLICATION_ID}; PRAGMA user_version = 9",
-            "of version 9; versions up to 4 are known",
+            "of version 9; version 4 is known",
         ),
     ],
 )
@@ -259,7 +259,7 @@ def test_a_removed_job_holds_nothing_and_a_drained_host_keeps_its_number_of_devi
     assert [job.id for job in after.jobs] == ["k"]
     assert changed(after, added("l", a=(0,))).jobs[-1].id == "l"
     listing = ClusterState(source="slurm", hosts={"a": HostState(num_devices=4)})
-    assert changed(changed(state, listed(state, listing)), drained("a", None)).hosts["a"].num_devices == 4
+    assert changed(changed(state, listed(state, listing)), host_changed("a", "drained")).hosts["a"].num_devices == 4
     whole = HeldJob(id="9", devices={"a": (2,)}, source="slurm", whole_hosts=True)
     other = HeldJob(id="10", devices={"a": (3,)}, source="slurm")
     for jobs in ((whole, other), (other, whole)):
@@ -271,11 +271,11 @@ def test_a_removed_job_holds_nothing_and_a_drained_host_keeps_its_number_of_devi
 
 def test_a_host_that_is_not_listed_is_no_host():
     state = changed(ClusterState(), Listed(source="slurm", hosts={"a": HostState()}))
-    for change in (drained("A", None), resumed("A")):
+    for change in (host_changed("A", "drained"), host_changed("A", "up")):
         with pytest.raises(StateError, match=r"slurm lists no such host \(got 'A'\); did you mean 'a'"):
             changed(state, change)
     with pytest.raises(StateError, match="there is no such host"):
-        changed(ClusterState(), resumed("a"))
+        changed(ClusterState(), host_changed("a", "up"))
 
 
 def test_ledgers_do_not_trust_network_file_systems(tmp_path, monkeypatch):

@@ -17,16 +17,8 @@ def split_keys(model: type[AnySettings], changes: Sequence[str] | None) -> tuple
     Raises:
         ConfigError: a value is wrong.
     """
-    from .. import settings
-
-    data: Any = {}
-    others = []
-    for change in changes or ():
-        if change.partition("=")[0].strip() in model.model_fields:
-            data = settings.override(data, change)
-        else:
-            others.append(change)
-    return settings.build_settings(model, data, file="--set"), tuple(others)
+    own = [change for change in changes or () if change.partition("=")[0].strip() in model.model_fields]
+    return own_keys(model, own), tuple(change for change in changes or () if change not in own)
 
 
 def own_keys(model: type[AnySettings], changes: Sequence[str] | None) -> AnySettings:

@@ -1,52 +1,10 @@
-"""Commands whose first word names a kind: one function and one model of ``--set`` keys for each."""
+"""Sources of the kinds of `meshwright dev`: one, or none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 from ..errors import ConfigError
-from . import output
-from .keys import own_keys
-
-
-class CommandKind(NamedTuple):
-    """A kind of a command.
-
-    Attributes:
-        run: takes the sources, the keys, and the files to write.
-        keys: class of `key_models` with the keys of its ``--set``.
-    """
-
-    run: Callable[..., None]
-    keys: str = "NoKeys"
-
-
-def run_kind(
-    kinds: Mapping[str, CommandKind], kind: str, sources: Sequence[str] | None, changes: Sequence[str] | None, *to: Any
-) -> None:
-    """Run a kind by its name.
-
-    Args:
-        kinds: by name.
-        kind: name.
-        sources: files and folders.
-        changes: of ``--set``.
-        to: files to write: of ``--out``, where the command has it, and of ``--json``.
-
-    Raises:
-        ConfigError: no such kind, or a key is wrong.
-        InputFileError: a file cannot be written, or would replace an input.
-    """
-    if kind not in kinds:
-        raise ConfigError("no such kind", field="KIND", value=kind, choices=kinds)
-    from . import key_models
-
-    made = kinds[kind]
-    keys = own_keys(getattr(key_models, made.keys), changes)
-    for option, path in zip(("--out", "--json")[-len(to) :], to, strict=True):
-        output.check_file(option, path)
-    made.run(sources or [], keys, *to)
 
 
 def one_source(sources: Sequence[str]) -> str:

@@ -7,20 +7,16 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from . import output
+from .options import option
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from rich.console import Console
 
     from ..live.state import ClusterState, HeldDevices
 
 StateFile = Annotated[
-    Path | None,
-    typer.Option("--state", metavar="FILE", help="Who holds which devices, as `meshwright state` keeps it; by default nobody."),
+    Path | None, option("FILE", "Who holds which devices, as `meshwright state` keeps it; by default nobody.", "--state")
 ]
 
 
@@ -32,32 +28,16 @@ def is_service(state: str) -> bool:
 
 
 class Occupied(NamedTuple):
-    """A state on a cluster.
-
-    Attributes:
-        file: of it.
-        state: of it.
-        taken: on the cluster's devices.
-    """
+    """A state, its file, and who holds which devices of a cluster by it."""
 
     file: Path
     state: ClusterState
     taken: HeldDevices
 
-    @property
-    def is_free(self) -> NDArray[np.bool_]:
-        """Whether each device can be given to a new job, ``(n,)``."""
-        return self.taken.is_free
-
-    @property
-    def free_at_s(self) -> NDArray[np.float64]:
-        """Seconds until each device becomes free, ``(n,)``."""
-        return self.taken.free_at_s(self.state)
-
     def show(self, out: Console, json_file: str | None) -> None:
         """Print how much was free, which parts of the state did not fit, and how the plan's devices are taken."""
-        free = int(self.is_free.sum())
-        lines = [f"{self.file.name}: {free} of {len(self.is_free)} devices are free", *self.taken.remarks]
+        free = int(self.taken.is_free.sum())
+        lines = [f"{self.file.name}: {free} of {len(self.taken.is_free)} devices are free", *self.taken.remarks]
         if json_file not in (None, "-") and self.file.suffix not in (".yaml", ".yml"):
             lines.append(
                 f"to hold its devices: meshwright state add {shlex.quote(str(json_file))} --state {shlex.quote(str(self.file))}"

@@ -29,7 +29,7 @@ def console(json_file: str | None = None) -> Console:
 
     to_stderr = json_file == "-"
     stream = sys.stderr if to_stderr else sys.stdout
-    return Console(stderr=to_stderr, highlight=False, emoji=False, width=None if stream.isatty() else 120)
+    return Console(stderr=to_stderr, markup=False, highlight=False, emoji=False, width=None if stream.isatty() else 120)
 
 
 def write_json(json_file: str | None, data: Any) -> None:
@@ -46,6 +46,13 @@ def write_json(json_file: str | None, data: Any) -> None:
         files.write_json(json_file, data)
 
 
+def say_line(json_file: str | None, text: str) -> None:
+    """Write a line at once to where tables go."""
+    stream = sys.stderr if json_file == "-" else sys.stdout
+    stream.write(text + "\n")
+    stream.flush()
+
+
 def plain(text: str) -> str:
     """A text that another program or person gave, without what a terminal would obey."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
@@ -60,13 +67,13 @@ def print_written(out: Console, *paths: str | Path | None) -> None:
     """Print a line for each file or folder that was written; None and standard output (``-``) are left out."""
     for path in paths:
         if path is not None and str(path) != "-":
-            out.print(f"written: {path}", markup=False, soft_wrap=True)
+            out.print(f"written: {path}", soft_wrap=True)
 
 
 def print_remarks(out: Console, remarks: Sequence[str]) -> None:
     """Print a line for each remark, below the table that it is about."""
     for remark in remarks:
-        out.print(remark, markup=False)
+        out.print(remark)
     if remarks:
         out.print()
 
@@ -241,12 +248,12 @@ def _print_stacked(out: Console, title: str, columns: Sequence[str], rows: Seque
     from textwrap import TextWrapper
 
     wrapped = TextWrapper(out.width, break_long_words=False, break_on_hyphens=False)
-    out.print(wrapped.fill(title), markup=False, emoji=False, soft_wrap=True)
+    out.print(wrapped.fill(title), emoji=False, soft_wrap=True)
     wrapped.initial_indent, wrapped.subsequent_indent = "  ", "      "
     for row in rows:
         named = [(" ".join(column.split()), cell) for column, cell in zip(columns, row, strict=True) if cell]
         text = ", ".join(f"{column} {cell}" if column else cell for column, cell in named)
-        out.print(wrapped.fill(text), markup=False, emoji=False, soft_wrap=True)
+        out.print(wrapped.fill(text), emoji=False, soft_wrap=True)
     out.print()
 
 

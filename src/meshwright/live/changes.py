@@ -186,14 +186,10 @@ def drift(before: ClusterState, listing: ClusterState) -> list[str]:
     return differences + [f"{name} is listed no more, was {before.hosts[name].condition}" for name in gone]
 
 
-def drained(host: str, reason: str | None) -> HostChanged:
-    """A host that takes no new jobs."""
-    return _of_host(host, "drained", reason)
-
-
-def resumed(host: str) -> HostChanged:
-    """A host that takes jobs again."""
-    return _of_host(host, "up", None)
+def host_changed(host: str, condition: Condition, reason: str | None = None) -> HostChanged:
+    """A host that takes no new jobs, or takes jobs again."""
+    data = {"host": host, "state": {"condition": condition, "reason": reason}}
+    return settings.build_settings(HostChanged, data)
 
 
 def places(devices: Mapping[str, Sequence[int]]) -> str:
@@ -214,11 +210,6 @@ def runs(numbers: Sequence[int]) -> str:
 
 def _no_job(state: ClusterState, name: str) -> StateError:
     return StateError("there is no such job", field="job", value=name, choices=[job.id for job in state.jobs])
-
-
-def _of_host(host: str, condition: Condition, reason: str | None) -> HostChanged:
-    data = {"host": host, "state": {"condition": condition, "reason": reason}}
-    return settings.build_settings(HostChanged, data)
 
 
 def _with(state: ClusterState, job: HeldJob) -> ClusterState:

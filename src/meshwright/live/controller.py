@@ -1,32 +1,44 @@
 """`Controller`: decides for jobs on a cluster that others use too, holds the devices, and keeps all of it.
 
 The same core serves in the caller's process and behind `meshwright serve`. One thread at a time calls it; others that read open
-the ledger by themselves. `follower.JobFollower` follows decisions to their end.
+the ledger by themselves. It follows a job from devices that are held for it to the scheduler's report of its end.
+
+Only leases depend on a clock: the time for which a plan is held for a job that nobody has handed over. They use the monotonic
+clock of this process and begin anew when it starts. Times of schedulers are data.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 from ..errors import ConflictError, MeshwrightError
 from ..plans import PlacementPlan
-from .changes import JobAdded
+from .changes import JobAdded, JobConfirmed, JobRemoved, listed
 from .deciding import Decided, Planners
-from .decisions import DecisionInputs, JobDecision, JobRequest, KeptDecision, ObservedFactor, free_runs
-from .follower import LEASE_S, JobFollower
+from .decisions import DecisionInputs, JobDecision, JobRequest, KeptDecision, Mention, Observation, ObservedFactor, free_runs
 from .ledger import Ledger
 from .plan_parts import PlanParts, whole_plan
-from .state import ClusterState, held_by_plan, of_whole_hosts
+from .sources.listings import Listing
+from .state import ClusterState, HeldDevices, held_by_plan, occupancy, occupancy_after, of_whole_hosts
+from .store import keep_observations, stored_decision
+
+LEASE_S = 600.0
+"""How long devices are held for a job that nobody has handed to the scheduler."""
+
+LISTINGS_TO_END = 2
+"""Listings in a row that do not know a job which was handed over, after which it has ended: one may come between two records."""
 
 PHASES = ("state", "policy", "commit")
 """Of a decision: the state is folded onto the cluster, the policy chooses, the decision is kept."""
 
 
-class Controller(JobFollower):
+class Controller:
     """See the module.
 
     Attributes:
@@ -59,16 +71,24 @@ class Controller(JobFollower):
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         elapsed_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        ledger = Ledger(store) if isinstance(store, Path) else store
-        super().__init__(ledger, planners.cluster, lease_s=lease_s, elapsed_s=elapsed_s)
+        self.store = Ledger(store) if isinstance(store, Path) else store
+        self.cluster = planners.cluster
+        self.lease_s = lease_s
         self.timed: Callable[[str, float], None] = lambda phase, seconds: None
         self.planners = planners
         self.whole_hosts = whole_hosts
         self.seed = seed
         self._factors = factors
         self._now = now
+        self._elapsed_s = elapsed_s
         self._began = now(), elapsed_s()
         self._parts = PlanParts()
+        self._missed: Counter[str] = Counter()
+        self._leases: dict[str, float] = {}
+        self._ended: set[str] = set()
+        self._held: tuple[ClusterState, HeldDevices] | None = None
+        self.held(self.store.last()[1])
+        self._begin_leases(self.store.last()[1])
 
     def confirmed_now(self) -> datetime:
         """The time, at most as much later than at the start as the clock that never goes back confirms."""
@@ -178,25 +198,177 @@ class Controller(JobFollower):
         """
         return whole_plan(self.store, decision)
 
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def forget(self) -> None:
+        """Forget what was kept a moment ago, as the disk failed."""
+        self._held = None
+        self._missed.clear()
+        self._begin_leases(self.store.last()[1])
+
+    def held(self, state: ClusterState) -> HeldDevices:
+        """The job that holds each device of the cluster.
+
+        Raises:
+            StateError: the state is not of the cluster.
+        """
+        if self._held is None or self._held[0] is not state:
+            known = self._held
+            held = occupancy(state, self.cluster) if known is None else occupancy_after(*known, state, self.cluster)
+            self._held = state, held
+        return self._held[1]
+
+    def stored(self, name: str) -> KeptDecision:
+        """See `store.stored_decision`."""
+        return stored_decision(self.store, name)
+
+    def confirm(self, name: str, scheduler_id: str) -> None:
+        """The job of a decision was handed to the scheduler; once more is no change.
+
+        Args:
+            name: of the decision.
+            scheduler_id: the scheduler's id of the job.
+
+        Raises:
+            StateError: there is no such decision.
+            ConflictError: its devices were given back, or it was handed over as another job.
+        """
+        self.stored(name)
+        with self.store.turn() as turn:
+            if turn.state.planned(name) is None:
+                mentions = self.store.mentions(name)
+                if any(mention.detail == scheduler_id and mention.status in ("confirmed", "running") for mention in mentions):
+                    return
+                last = mentions[-1] if mentions else None
+                state = "holds no devices" if last is None else f"is {last.status}" + (f": {last.detail}" if last.detail else "")
+                raise ConflictError(state, field=f"decision {name}", value=scheduler_id)
+            turn.change(JobConfirmed(id=name, confirmed_as=scheduler_id))
+        self._leases.pop(name, None)
+
+    def renew(self, name: str) -> None:
+        """Renew the lease of a decision whose job has not been submitted yet, because its devices are still needed."""
+        if name in self._leases:
+            self._leases[name] = self._elapsed_s() + self.lease_s
+
+    def release(self, name: str, reason: str | None = None) -> bool:
+        """Release the devices of a decision; whether it held any.
+
+        Raises:
+            StateError: there is no such decision.
+            ConflictError: its job runs, which only the scheduler can end.
+        """
+        self.stored(name)
+        with self.store.turn() as turn:
+            running = next((job for job in turn.state.jobs if job.of_decision == name), None)
+            if running is not None and running.source != "plan":
+                raise ConflictError(f"runs as {running.id}: end it there", field=f"decision {name}")
+            if running is not None:
+                turn.change(JobRemoved(id=name, reason=reason))
+        self._leases.pop(name, None)
+        return running is not None
+
+    def end(self, scheduler_id: str, reason: str) -> bool:
+        """The scheduler says that a job has ended, before a listing does; whether it held devices.
+
+        Args:
+            scheduler_id: the scheduler's id of the job.
+            reason: how it ended.
+        """
+        with self.store.turn() as turn:
+            for job in turn.state.jobs:
+                if scheduler_id == (job.confirmed_as if job.source == "plan" else job.id):
+                    self._ended.add(scheduler_id)
+                    turn.change(JobRemoved(id=job.id, reason=reason[:1000], has_ended=True))
+                    return True
+        return False
+
+    def mentions(self, name: str) -> list[Mention]:
+        """See `Ledger.mentions`."""
+        return self.store.mentions(name)
+
+    def expire(self) -> list[str]:
+        """Release the devices of decisions whose jobs were not submitted in time; ids of these decisions."""
+        expired, now_s = [], self._elapsed_s()
+        for name in [name for name, until_s in self._leases.items() if until_s <= now_s]:
+            with self.store.turn() as turn:
+                held = turn.state.planned(name)
+                if held is not None and held.confirmed_as is None:
+                    turn.change(JobRemoved(id=name, reason=f"not handed to the scheduler within {self.lease_s:g} s"))
+                    expired.append(name)
+            del self._leases[name]
+        return expired
+
+    def handed_over(self) -> tuple[str, ...]:
+        """The decisions whose jobs were handed to a scheduler; to be called before it is asked for a listing."""
+        self._ended.clear()
+        return tuple(job.id for job in self.store.last()[1].jobs if job.source == "plan" and job.confirmed_as is not None)
+
+    def take(self, listing: Listing, handed: Iterable[str] = ()) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Apply a listing as the truth.
+
+        Args:
+            listing: of a scheduler.
+            handed: what `handed_over` said before it was asked.
+
+        Returns:
+            Contradictions to the known state, a sentence each; ids of decisions whose devices were given back by closed hosts.
+
+        Raises:
+            StateError: the listing contradicts itself or is of another cluster; then nothing changes.
+        """
+        listing = listing.without(self._ended)  # it was asked for before they ended
+        occupancy(listing.state, self.cluster)
+        missing = set(handed) - {job.decision for job in listing.state.jobs} - set(listing.waiting)
+        missed = Counter({name: self._missed[name] + 1 for name in missing})
+        ended = [name for name, count in missed.items() if count >= LISTINGS_TO_END]
+        released = []
+        with self.store.turn() as turn:
+            for job in turn.state.jobs:
+                entry = listing.queued.get(job.id) or listing.ended.get(job.id)
+                if job.is_unconfirmed and entry is not None:  # whoever handed it over died before saying so
+                    turn.change(JobConfirmed(id=job.id, confirmed_as=entry))
+                    self._leases.pop(job.id, None)
+            before = turn.state
+            ended += [job.id for job in before.jobs if job.source == "plan" and job.id in listing.ended]
+            change = listed(before, listing.state, ended)
+            after = turn.change(change)
+            for job in after.jobs:
+                closed = next((host for host in job.devices if after.is_closed(host)), None)
+                if job.is_unconfirmed and closed is not None and job.id in self._leases:
+                    state = after.hosts[closed]
+                    why = f"{closed} is {state.condition}" + (f": {state.reason}" if state.reason else "")
+                    turn.change(JobRemoved(id=job.id, reason=why[:1000]))
+                    released.append(job.id)
+        for name in released:
+            self._leases.pop(name, None)
+        self._missed = missed
+        return change.drift, tuple(released)
+
+    def observe(self, name: str, observed: Sequence[Observation]) -> int:
+        """See `store.keep_observations`."""
+        return keep_observations(self.store, name, observed)
+
     def _decided(self, request: JobRequest, key: str | None, name: str | None) -> KeptDecision:
-        begin_s = time.perf_counter()
+        times_s = [time.perf_counter()]
         with self.store.turn() as turn:
             twin = self.known(request, key)
             if twin is not None:  # both came at once
                 return twin
             inputs = self._inputs(request, turn.seq, turn.state)
-            with_state_s = time.perf_counter()
+            times_s.append(time.perf_counter())
             result = self.planners.decide(inputs)
-            decided_s = time.perf_counter()
+            times_s.append(time.perf_counter())
             made = result.as_decision(turn.next_id() if name is None else name, inputs)
             if result.plan is not None:
                 made = self._parts.with_plan(made, result.plan, turn)
                 job = held_by_plan(result.plan, made.id, whole_hosts=self.whole_hosts)
                 turn.change(JobAdded(job=job))
             record = turn.keep(made, key)
-        end_s = time.perf_counter()
-        for phase, seconds in zip(PHASES, (with_state_s - begin_s, decided_s - with_state_s, end_s - decided_s), strict=True):
-            self.timed(phase, seconds)
+        times_s.append(time.perf_counter())
+        for phase, (begin_s, end_s) in zip(PHASES, pairwise(times_s), strict=True):
+            self.timed(phase, end_s - begin_s)
         if result.plan is not None:
             self._leases[made.id] = self._elapsed_s() + self.lease_s
         return record
@@ -219,3 +391,9 @@ class Controller(JobFollower):
             graph=graph,
             factors=self._factors(graph),
         )
+
+    def _begin_leases(self, state: ClusterState) -> None:
+        """Begin the leases of plans that nobody has handed over and that have none."""
+        for job in state.jobs:
+            if job.is_unconfirmed and job.id not in self._leases and self.store.decision(job.id) is not None:
+                self._leases[job.id] = self._elapsed_s() + self.lease_s

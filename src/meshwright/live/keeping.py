@@ -17,7 +17,7 @@ from .. import files
 from ..errors import InputFileError
 from .changes import Change, changed
 from .ledger import Ledger
-from .state import ClusterState, load_state, to_data
+from .state import ClusterState, load_state
 
 LEDGER_ENDINGS = (".db", ".sqlite", ".sqlite3")
 
@@ -54,7 +54,7 @@ class KeptState:
         if not self.is_ledger:
             return load_state(self.path)
         with Ledger(self.path, is_read=True) as ledger:
-            return ledger.state()
+            return ledger.last()[1]
 
     def apply(self, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
         """Change the state.
@@ -75,7 +75,7 @@ class KeptState:
         with _locked(self.path):
             before = self.read()
             after = changed(before, made(before))
-            files.write_json(self.path, to_data(after))
+            files.write_json(self.path, after.model_dump(mode="json", exclude_none=True))
         return before, after
 
     def changes(self) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from ..errors import InputFileError, StateError
 from .changes import CHANGE, Change, changed
 from .decisions import KeptDecision, Mention, Observation
 from .records.decision_bodies import unpacked
-from .records.ledger_file import SCHEMA_VERSION, as_input_error, open_ledger, version_of
+from .records.ledger_file import as_input_error, open_ledger
 from .records.ledger_turn import LedgerTurn
 from .records.sums import damaged, whole_rows
 from .state import ClusterState
@@ -54,7 +54,7 @@ class Ledger:
     def __init__(self, path: Path, *, is_read: bool = False, now: Callable[[], str] | None = None) -> None:
         self.path = path
         self.now = now or utc_now
-        self._db, self._version = open_ledger(path, is_read=is_read)
+        self._db = open_ledger(path, is_read=is_read)
         self._known: tuple[int, ClusterState] | None = None
         self._is_group = self._is_dead = False
         self._recent: dict[str, KeptDecision] = {}
@@ -69,16 +69,8 @@ class Ledger:
         """Close what is open."""
         self._db.close()
 
-    def state(self) -> ClusterState:
-        """The state now.
-
-        Raises:
-            InputFileError: the file is damaged.
-        """
-        return self.last()[1]
-
     def last(self) -> tuple[int, ClusterState]:
-        """Number of the last change, and the state after it."""
+        """Number of the last change, and the state after it; raises `InputFileError` where the file is damaged."""
         with self._reporting_errors(), self._at_one_moment():
             self._known = self._folded()
             return self._known
@@ -102,7 +94,7 @@ class Ledger:
 
     def floor_row(self) -> tuple[int, str | None, str | None]:
         """The point from which the past is kept, and the state there."""
-        return next(iter(self._whole("floor", since=3)), (0, None, None))
+        return next(iter(self._whole("floor")), (0, None, None))
 
     @contextmanager
     def group(self) -> Iterator[None]:
@@ -186,7 +178,7 @@ class Ledger:
         """Changes after a number, the first one first; those that were given up are left out. A limit below 0 is none."""
         with self._reporting_errors():
             after = max(seq, self.floor().seq)
-            rows = self._whole("change", "WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit), since=1)
+            rows = self._whole("change", "WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit))
         return [KeptChange(number, at, self._read(CHANGE.validate_json, body, f"change {number}")) for number, body, at in rows]
 
     def decision(self, name: str) -> KeptDecision | None:
@@ -209,11 +201,11 @@ class Ledger:
 
     def old_key(self, key: str) -> OldKey | None:
         """Return the record of the key of a decision that was given up, or None."""
-        return next((OldKey(*row[1:]) for row in self._whole("old_key", "WHERE key = ?", (key,), since=3)), None)
+        return next((OldKey(*row[1:]) for row in self._whole("old_key", "WHERE key = ?", (key,))), None)
 
     def preparing(self) -> list[str]:
         """Ids of the decisions that are being prepared, the first one first."""
-        return [str(name) for (name,) in self._rows("SELECT id FROM decision WHERE outcome = 'preparing' ORDER BY number", ())]
+        return [str(name) for (name,) in self._rows("SELECT id FROM decision WHERE outcome = 'preparing' ORDER BY number")]
 
     def mentions(self, decision: str) -> list[Mention]:
         """The changes about a decision, the first one first."""
@@ -236,7 +228,7 @@ class Ledger:
             SELECT min(decision) FROM observation
             UNION ALL SELECT (SELECT min(decision) FROM observation WHERE decision > name) FROM leap WHERE name IS NOT NULL
         ) SELECT name FROM leap WHERE name IS NOT NULL"""
-        return [str(name) for (name,) in self._rows(query, ())]
+        return [str(name) for (name,) in self._rows(query)]
 
     def _check_alive(self) -> None:
         """Refuse to go on in a group that SQLite has undone.
@@ -271,23 +263,14 @@ class Ledger:
             for number, name, key, _, body, at in rows
         ]
 
-    def _whole(self, table: str, rest: str = "", values: tuple[Any, ...] = (), since: int = 2) -> list[tuple[Any, ...]]:
-        """Records of a table, each as it was written; none in a file of a version that has no such table yet."""
+    def _whole(self, table: str, rest: str = "", values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """Records of a table, each as it was written."""
         with self._reporting_errors():
-            if not self._has_tables_of(since):
-                return []
-            return list(whole_rows(self._db, self.path, table, rest, values, has_sums=self._has_tables_of(4)))
+            return list(whole_rows(self._db, self.path, table, rest, values))
 
-    def _rows(self, request: str, values: tuple[Any, ...]) -> list[Any]:
-        """The answer to a question; nothing in a file of a version that has no such tables yet."""
+    def _rows(self, request: str, values: tuple[Any, ...] = ()) -> list[Any]:
         with self._reporting_errors():
-            return self._db.execute(request, values).fetchall() if self._has_tables_of(2) else []
-
-    def _has_tables_of(self, version: int) -> bool:
-        """Whether the file is of a version or a later one; another process may bring one forward that is only read here."""
-        if self._version < SCHEMA_VERSION:
-            self._version = version_of(self._db)
-        return self._version >= version
+            return self._db.execute(request, values).fetchall()
 
     @contextmanager
     def _at_one_moment(self) -> Iterator[None]:
@@ -314,10 +297,10 @@ class Ledger:
         else:
             name = "floor" if newest == floor else f"snapshot {newest}"
             if newest != floor:
-                ((_, body),) = self._whole("snapshot", "WHERE seq = ?", (newest,), since=1)
+                ((_, body),) = self._whole("snapshot", "WHERE seq = ?", (newest,))
             last, state = newest, self._read(ClusterState.model_validate_json, body, name)
-        has_sums, where = self._has_tables_of(4), "WHERE seq > ? AND seq <= ? ORDER BY seq"
-        for seq, body, _ in whole_rows(self._db, self.path, "change", where, (last, end), has_sums=has_sums):
+        where = "WHERE seq > ? AND seq <= ? ORDER BY seq"
+        for seq, body, _ in whole_rows(self._db, self.path, "change", where, (last, end)):
             if seq != last + 1:
                 raise damaged(self.path, f"change {last + 1}", "is missing")
             change = self._read(CHANGE.validate_json, body, f"change {seq}")

@@ -309,19 +309,17 @@ class Service:
             handed = await self.write(self.controller.handed_over)
             _, known = await self.write(self.controller.store.last)
             listing = await asyncio.to_thread(source.listing, known)
-            taken = await self.write(self.controller.take, listing, handed)
-        except MeshwrightError as error:
+            drift, _ = await self.write(self.controller.take, listing, handed)
+        except Exception as error:
             status.num_failures += 1
             status.problem = str(error)
-            return
-        except Exception as error:
-            LOG.exception("source %s", status.name)
-            status.num_failures += 1
-            status.problem = f"{type(error).__name__} while it was read"
+            if not isinstance(error, MeshwrightError):
+                LOG.exception("source %s", status.name)
+                status.problem = f"{type(error).__name__} while it was read"
             return
         status.listed_at, status.listed_s = datetime.now(UTC), time.monotonic()
         status.num_listings += 1
-        status.num_drifts += len(taken.drift)
+        status.num_drifts += len(drift)
         for remark in listing.remarks:
             if remark not in status.remarks:
                 LOG.warning("%s: %s", status.name, remark)

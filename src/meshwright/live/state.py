@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +160,7 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
         StateError: no host of the state is in the cluster with as many devices, an unknown device, or two jobs with one device
             or id.
     """
-    index, sizes, first = _hosts_of(cluster)
+    index, sizes, _ = numbered_hosts(cluster)
     named = set(state.hosts) | {host for job in state.jobs for host in job.devices}
     absent = sorted(named - set(index))
     if named and len(absent) == len(named):
@@ -168,10 +168,10 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
         hint = f"; its hosts are called as {near or cluster.host_names[0]}"
         problem = f"no host of the state is one of the cluster {cluster.name}{hint}: give them these names under host_names"
         raise StateError(problem, file=file, field="hosts", value=absent[0])
-    is_up = np.ones(cluster.num_devices, np.bool_)
+    is_up = np.ones(cluster.num_hosts, np.bool_)
     unlisted = [] if state.source is None else [name for name in cluster.host_names if name not in state.hosts]
     for name in unlisted:
-        is_up[_all_of(first, sizes, index[name])] = False
+        is_up[index[name]] = False
     listed = {name: host for name, host in state.hosts.items() if name in index}
     counts = {name: host.num_devices for name, host in listed.items() if host.num_devices is not None}
     uneven = [name for name, count in counts.items() if count != sizes[index[name]]]
@@ -180,7 +180,7 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
         problem = f"the host has {counts[name]} devices, in {cluster.name} it has {sizes[index[name]]}"
         raise StateError(problem, file=file, field=f"hosts.{name}.num_devices")
     for name, host in listed.items():
-        is_up[_all_of(first, sizes, index[name])] = host.condition == "up" and name not in uneven
+        is_up[index[name]] = host.condition == "up" and name not in uneven
     holder = np.full(cluster.num_devices, -1)
     ids: set[str] = set()
     for number, job in enumerate(state.jobs):
@@ -188,7 +188,7 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
             raise StateError("the id appears twice", file=file, field=f"jobs.{number}.id", value=job.id)
         ids.add(job.id)
         _take(holder, number, state.jobs, cluster, file, uneven)
-    return HeldDevices(holder, is_up, _remarks(unlisted, absent, uneven, cluster.name, state.source))
+    return HeldDevices(holder, is_up[cluster.device_host], _remarks(unlisted, absent, uneven, cluster.name, state.source))
 
 
 def occupancy_after(earlier: ClusterState, held: HeldDevices, state: ClusterState, cluster: Cluster) -> HeldDevices:
@@ -203,7 +203,7 @@ def occupancy_after(earlier: ClusterState, held: HeldDevices, state: ClusterStat
     Raises:
         StateError: as `occupancy`.
     """
-    old, new, index = earlier.jobs, state.jobs, _hosts_of(cluster)[0]
+    old, new, index = earlier.jobs, state.jobs, numbered_hosts(cluster)[0]
     same = next((k for k, (was, now) in enumerate(zip(old, new, strict=False)) if was is not now), min(len(old), len(new)))
     has_come = len(new) == len(old) + 1 and same == len(old)
     has_gone = len(new) == len(old) - 1 and all(was is now for was, now in zip(old[same + 1 :], new[same:], strict=True))
@@ -222,7 +222,7 @@ def occupancy_after(earlier: ClusterState, held: HeldDevices, state: ClusterStat
 
 
 @lru_cache(maxsize=4)
-def _hosts_of(cluster: Cluster) -> tuple[dict[str, int], NDArray[np.int64], NDArray[np.int64]]:
+def numbered_hosts(cluster: Cluster) -> tuple[dict[str, int], NDArray[np.int64], NDArray[np.int64]]:
     """Numbers of the hosts by name, and for each its number of devices and its first one."""
     sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
     first = row_starts(sizes)[:-1]
@@ -238,7 +238,7 @@ def _take(
     left_out: Sequence[str] = (),
 ) -> None:
     """Write who holds the devices of a job, those of hosts that the cluster has and that are not left out."""
-    index, sizes, first = _hosts_of(cluster)
+    index, sizes, first = numbered_hosts(cluster)
     job = jobs[number]
     for host_name, local in job.devices.items():
         if host_name not in index or host_name in left_out:
@@ -311,11 +311,6 @@ def load_state(path: str | Path) -> ClusterState:
     return result
 
 
-def to_data(state: ClusterState) -> dict[str, Any]:
-    """Plain data of the shape of the file."""
-    return state.model_dump(mode="json", exclude_none=True)
-
-
 def num_held(job: HeldJob, state: ClusterState) -> int:
     """Number of devices that a job holds; of a whole host whose devices are not listed, those that it uses."""
     hosts = ((state.hosts.get(host), len(local)) for host, local in job.devices.items())
@@ -334,10 +329,6 @@ def devices_by_state(state: ClusterState, cluster: Cluster) -> dict[str, int]:
     reserved = int((is_held & is_plan[taken.holder]).sum())
     closed = int((~is_held & ~taken.is_up).sum())
     return {"free": int(taken.is_free.sum()), "reserved": reserved, "held": int(is_held.sum()) - reserved, "closed": closed}
-
-
-def _all_of(first: NDArray[np.int64], sizes: NDArray[np.int64], host: int) -> slice:
-    return slice(int(first[host]), int(first[host] + sizes[host]))
 
 
 def _remarks(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .ledger import Ledger
 
 AT_ONCE = 1000
-"""Changes or decisions that are asked for at a time."""
+"""Changes or decisions that are asked for at a time, and observations that are kept in a turn."""
 
 
 class KeptChange(NamedTuple):
@@ -100,14 +100,17 @@ def stored_decision(store: Ledger, name: str) -> KeptDecision:
 
 
 def keep_observations(store: Ledger, name: str, observed: Sequence[Observation]) -> int:
-    """Keep how long steps of a decision's job took; how many of them are new.
+    """Keep how long steps of a decision's job took, `AT_ONCE` in a turn; how many of them are new.
 
     Raises:
         StateError: there is no such decision.
     """
     stored_decision(store, name)
-    with store.turn() as turn:
-        return turn.observe(name, observed)
+    new = 0
+    for first in range(0, len(observed), AT_ONCE):
+        with store.turn() as turn:
+            new += turn.observe(name, observed[first : first + AT_ONCE])
+    return new
 
 
 def utc_now() -> str:

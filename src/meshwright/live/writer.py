@@ -19,7 +19,6 @@ Result = TypeVar("Result")
 class _Call(NamedTuple):
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
-    loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[Any]
 
 
@@ -48,9 +47,8 @@ class Writer:
             InputFileError: the disk failed, and nothing of it is kept.
             BaseException: as the function.
         """
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Result] = loop.create_future()
-        self._calls.put(_Call(function, arguments, loop, answer))
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._calls.put(_Call(function, arguments, answer))
         return await answer
 
     def stop(self) -> None:
@@ -80,8 +78,8 @@ class Writer:
         except Exception as error:
             self._undone()
             done = [(call, None, error) for call in calls]
-        for loop in {id(call.loop): call.loop for call in calls}.values():
-            loop.call_soon_threadsafe(_answer, [one for one in done if one[0].loop is loop])
+        for loop in {call.answer.get_loop() for call in calls}:
+            loop.call_soon_threadsafe(_answer, [one for one in done if one[0].answer.get_loop() is loop])
 
 
 def _answer(done: list[tuple[_Call, Any, BaseException | None]]) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from meshwright.cli import run_command_line
-from meshwright.live.changes import drained
+from meshwright.live.changes import host_changed
 from meshwright.live.ledger import Ledger
 from meshwright.plans import load_plan
 
@@ -99,7 +99,7 @@ def test_a_ledger_is_pruned_and_its_state_stays(tmp_path, capsys):
     state = tmp_path / "now.db"
     with Ledger(state, now=lambda: "2020-01-01T00:00:00+00:00") as ledger:
         for host, reason in (("l0-h1", None), ("l0-h1", "a fan"), ("l0-h2", None)):
-            ledger.append(lambda before, host=host, reason=reason: drained(host, reason))
+            ledger.append(lambda before, host=host, reason=reason: host_changed(host, "drained", reason))
     before = said(capsys, "state", "show", "--state", state)
     reported = said(capsys, "state", "prune", "--state", state, "--keep-days", "30")
     assert "now.db: given up: 3 changes, 0 decisions, 0 old keys; kept is what came since 20" in reported

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import lzma
 import random
-from pathlib import Path
 
 import pytest
 
@@ -74,16 +72,6 @@ def test_a_wrong_byte_is_refused_in_a_line_or_all_is_read_as_it_was_written(writ
         for beside in path.parent.glob("s.db-*"):
             beside.unlink()
     assert num_refused > NUM_FLIPS / 5  # many bytes are of pages that are free
-
-
-def test_of_an_older_ledger_a_wrong_byte_is_refused_in_a_line_or_read(tmp_path):
-    old = lzma.decompress((Path(__file__).parent / "data" / "ledger-2.db.xz").read_bytes())
-    rng, path = random.Random(1), tmp_path / "s.db"
-    for place in rng.sample(range(len(old)), NUM_FLIPS // 5):
-        wrong = bytearray(old)
-        wrong[place] = rng.randrange(256)
-        path.write_bytes(wrong)
-        all_or_refusal(path)
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,13 @@ def test_every_decision_is_the_same_also_from_a_file(past, folder, tmp_path):
     result = replay_decisions(past.store, planners(folder))
     outcomes = {kept.decision.outcome for kept in past.store.decisions(None, 1000)}
     assert outcomes == {"placed", "refused"}
-    assert result.first is None
-    assert result.num_identical == result.num_decided == len(past.store.decisions(None, 1000))
+    assert result["first"] is None
+    assert result["num_identical"] == result["num_decided"] == len(past.store.decisions(None, 1000))
     with Ledger(tmp_path / "now.db") as ledger:
         for kept in past.store.decisions(None, 1000)[::-1]:
             with ledger.turn() as turn:
                 turn.keep(kept.decision)
-        assert replay_decisions(ledger, planners(folder)).num_identical == result.num_identical
+        assert replay_decisions(ledger, planners(folder))["num_identical"] == result["num_identical"]
 
 
 @pytest.mark.parametrize("field", ["why", "plan", "predicted", "candidates", "outcome"])
@@ -50,21 +50,21 @@ def test_a_decision_that_was_changed_is_named_with_what_is_other(past, folder, t
         with ledger.turn() as turn:
             turn.keep(old.model_copy(update={field: other[field]}))
         result = replay_decisions(ledger, planners(folder))
-    assert (result.num_identical, result.num_others, result.num_decided) == (0, 0, 1)
-    assert (result.first.decision, result.first.field) == (old.id, field)
+    assert (result["num_identical"], result["num_others"], result["num_decided"]) == (0, 0, 1)
+    assert (result["first"]["decision"], result["first"]["field"]) == (old.id, field)
 
 
 def test_another_policy_or_cost_model_is_told(past, folder, tmp_path):
     result = replay_decisions(past.store, planners(folder, "menu:fixed-4"))
-    assert result.num_others == result.num_decided
-    assert "it was decided by menu:fastest-feasible, here is menu:fixed-4" in result.first.reason
+    assert result["num_others"] == result["num_decided"]
+    assert "it was decided by menu:fastest-feasible, here is menu:fixed-4" in result["first"]["reason"]
     old = past.store.decisions(None, 1)[0].decision
     with Ledger(tmp_path / "now.db") as ledger:
         with ledger.turn() as turn:
             inputs = old.inputs.model_copy(update={"digest": "0" * 64})
             turn.keep(old.model_copy(update={"inputs": inputs}))
         result = replay_decisions(ledger, planners(folder))
-    assert "the policy or the cost model is another one now: by digest it was 000000000000" in result.first.reason
+    assert "the policy or the cost model is another one now: by digest it was 000000000000" in result["first"]["reason"]
 
 
 def test_a_controller_with_the_layer_tells_what_was_observed_and_its_decisions_stay_the_same(folder):
@@ -79,7 +79,7 @@ def test_a_controller_with_the_layer_tells_what_was_observed_and_its_decisions_s
     assert figures["observed_step_s"] == pytest.approx(factor * figures["step_s"])
     assert figures["observed_completion_s"] == pytest.approx(factor * figures["completion_s"])
     result = replay_decisions(past.store, planners(folder))
-    assert result.num_identical == result.num_decided == 5
+    assert result["num_identical"] == result["num_decided"] == 5
     layer.is_on = False
     assert layer(past.store.decisions(None, 1)[0].decision.inputs.graph) == ()
 

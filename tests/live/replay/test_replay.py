@@ -17,7 +17,7 @@ from meshwright.live.decisions import JobRequest, Observation
 from meshwright.live.feedback.runs import JobRun
 from meshwright.live.replay.durations import RealDurations
 from meshwright.live.replay.fleet_world import FleetWorld, real_menu
-from meshwright.live.replay.report import RECORDED, Asked, replay
+from meshwright.live.replay.report import RECORDED, ReplayRequest, replay
 from meshwright.live.replay.service_world import ServiceWorld
 from meshwright.live.replay.span import Arrival, Mark, PastSpan, read_span
 from meshwright.live.state import HostState
@@ -42,7 +42,7 @@ def busy(folder):
 def replayed(past, folder, *policies, since=0.0, until=60 * DAY_S, queue=10_000, as_served=False):
     """Rows by policy, and the whole."""
     begin, end = BEGIN + timedelta(seconds=since), BEGIN + timedelta(seconds=until)
-    requested = Asked(begin, end, policies, queue, as_served)
+    requested = ReplayRequest.model_construct(since=begin, until=end, policies=policies, queue=queue, as_served=as_served)
     result = replay(past.store, planners(folder).cluster, requested, lambda spec: planners(folder, spec), cache=folder)
     return {row["policy"]: row for row in result["rows"]}, result
 

@@ -32,18 +32,18 @@ THREE = Cluster.from_data(yaml.safe_load(CLUSTER))
 @given(state=listings())
 def test_every_device_of_every_host_is_drawn_once_as_what_it_is(state):
     groups = host_groups(THREE, state, marks(state.jobs))
-    hosts = [host for group in groups for host in group.hosts]
-    assert [host.name for host in hosts] == list(THREE.host_names)
+    hosts = [host for group in groups for host in group["hosts"]]
+    assert [host["name"] for host in hosts] == list(THREE.host_names)
     counted = dict.fromkeys(("free", "held", "reserved", "drained", "down"), 0)
     for host in hosts:
-        assert [run.first for run in host.runs] == np.cumsum([0, *(run.number for run in host.runs[:-1])]).tolist()
-        assert {part.job.id for part in host.held} == {run.job.id for run in host.runs if run.job}
-        for run in host.runs:
-            counted[run.kind] += run.number
+        assert [run["first"] for run in host["runs"]] == np.cumsum([0, *(run["number"] for run in host["runs"][:-1])]).tolist()
+        assert {part["job"].id for part in host["held"]} == {run["job"].id for run in host["runs"] if run["job"]}
+        for run in host["runs"]:
+            counted[run["kind"]] += run["number"]
     by_state = devices_by_state(state, THREE)
     assert (counted["free"], counted["held"], counted["reserved"]) == (by_state["free"], by_state["held"], by_state["reserved"])
     assert counted["drained"] + counted["down"] == by_state["closed"]
-    assert [sum(host.num_free for host in hosts), sum(host.num_devices for host in hosts)] == [by_state["free"], 12]
+    assert [sum(host[key] for host in hosts) for key in ("num_free", "num_devices")] == [by_state["free"], 12]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_every_device_of_every_host_is_drawn_once_as_what_it_is(state):
 )
 def test_hosts_stand_where_their_network_has_them(name, num_groups, title):
     groups = host_groups(load_cluster(f"preset:{name}"), ClusterState(), {})
-    assert (len(groups), groups[-1].title) == (num_groups, title)
+    assert (len(groups), groups[-1]["title"]) == (num_groups, title)
 
 
 @draws(40)
@@ -96,7 +96,7 @@ def told(rows, **options):
 
 def test_why_a_candidate_was_not_taken_is_told_as_far_as_its_figures_say():
     result = told(rows_of((4, 100.0), (8, 50.0), (2, 200.0), (8, 150.0), (4, 100.2), (2, 80.0), (8, 100.0)))
-    assert [row.why_not for row in result] == [
+    assert [row["why_not"] for row in result] == [
         "",
         "2 times as fast, on 4 devices more",
         "2 times as long, on 2 devices fewer",
@@ -105,21 +105,21 @@ def test_why_a_candidate_was_not_taken_is_told_as_far_as_its_figures_say():
         "1.25 times as fast, on 2 devices fewer: no worse by these figures, yet the policy preferred the other",
         "as fast, on 4 devices more",
     ]
-    assert told(rows_of((4, 100.0), (2, 200.0)), deadline_s=150)[1].why_not == "would miss the deadline by 50 s"
-    assert told(rows_of((4, 100.0), (2, 200.0)), devices=4)[1].why_not == "the job asks for 4 devices"
+    assert told(rows_of((4, 100.0), (2, 200.0)), deadline_s=150)[1]["why_not"] == "would miss the deadline by 50 s"
+    assert told(rows_of((4, 100.0), (2, 200.0)), devices=4)[1]["why_not"] == "the job asks for 4 devices"
     nowhere = {"degree": 8, "rule": "best-fit", "shape": None, "step_s": None, "completion_s": None, "is_offered": False}
     (row,) = told([{**nowhere, "is_chosen": False}])
-    assert (row.why_not, row.where, row.leaves) == ("no block of this size is free", "no free block", "")
+    assert (row["why_not"], row["where"], row["leaves"]) == ("no block of this size is free", "no free block", "")
 
 
 def test_what_a_candidate_leaves_free_counts_devices_and_hosts_that_stay_whole():
     # Ten of twelve devices are free: hosts a and b wholly, two devices of c.
-    assert [row.leaves for row in told(rows_of((4, 1.0), (2, 2.0), (8, 1.0)))] == [
+    assert [row["leaves"] for row in told(rows_of((4, 1.0), (2, 2.0), (8, 1.0)))] == [
         "6 devices, 1 whole host",
         "8 devices, 1 whole host",
         "2 devices, 0 whole hosts",
     ]
-    assert [row.num_held for row in told(rows_of((4, 1.0), (2, 2.0)), whole_hosts=True)] == [4, 4]
+    assert [row["num_held"] for row in told(rows_of((4, 1.0), (2, 2.0)), whole_hosts=True)] == [4, 4]
 
 
 # --- step times ---
@@ -133,21 +133,23 @@ def test_what_a_candidate_leaves_free_counts_devices_and_hosts_that_stay_whole()
 )
 def test_a_drawing_of_step_times_stays_on_its_sheet_and_tells_of_what_lies_above(seconds, predicted_s, step):
     drawn = step_times([Observation(step=step * number, step_s=one) for number, one in enumerate(seconds)], predicted_s)
-    points = [tuple(map(float, point.split(","))) for point in f"{drawn.band} {drawn.line}".split()]
+    points = [tuple(map(float, point.split(","))) for point in (drawn["band"] + " " + drawn["line"]).split()]
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
-    assert drawn.predicted_y is None or 0 < drawn.predicted_y < HEIGHT
-    assert (drawn.first, drawn.last) == (0, step * (len(seconds) - 1))
+    assert drawn["predicted_y"] is None or 0 < drawn["predicted_y"] < HEIGHT
+    assert (drawn["first"], drawn["last"]) == (0, step * (len(seconds) - 1))
     typical_s = max(float(np.median(seconds)), predicted_s or 0.0)
-    assert bool(drawn.above) or max(seconds) <= 3.2 * typical_s  # twice, and up to half more, as the axis ends at a round number
-    assert not drawn.above or max(seconds) > 2 * typical_s
+    assert (
+        bool(drawn["above"]) or max(seconds) <= 3.2 * typical_s
+    )  # twice, and up to half more, as the axis ends at a round number
+    assert not drawn["above"] or max(seconds) > 2 * typical_s
 
 
 def test_step_times_worked_by_hand():
     drawn = step_times([Observation(step=0, step_s=0.04), Observation(step=10, step_s=0.06)], 0.05)
     # 0.06 s and a twentieth more is 0.063 s, so the axis ends at 0.08 s; 0.04 s is half of it.
-    assert (drawn.top, drawn.middle, drawn.line) == ("80 ms", "40 ms", "0.0,100.0 1000.0,50.0")
-    assert drawn.predicted_y == pytest.approx(75)
-    assert drawn.summary == "2 measured step times, 50 ms in the median; predicted were 50 ms: 1.00 times that was measured."
+    assert (drawn["top"], drawn["middle"], drawn["line"]) == ("80 ms", "40 ms", "0.0,100.0 1000.0,50.0")
+    assert drawn["predicted_y"] == pytest.approx(75)
+    assert drawn["summary"] == "2 measured step times, 50 ms in the median; predicted were 50 ms: 1.00 times that was measured."
     assert step_times([], 0.05) is None
 
 

@@ -30,11 +30,11 @@ def calibrate_kernels(sources: Sequence[str], keys: KernelKeys, out: Path | None
     """
     from ...evaluation.calibration.kernel_csv import is_kernel_csv
 
-    files, device, start, multiprocessors = [*sources], keys.device, keys.start, keys.multiprocessors
+    files = [*sources]
     tables = [spec for spec in files if is_kernel_csv(spec)]
     options = {f"--set {key}": value for key, value in keys.model_dump().items()}
     if tables and len(tables) == len(files):
-        _of_tables(tables, device, start, multiprocessors, out, json_file)
+        _of_tables(tables, keys, out, json_file)
     elif wrong := next((name for name, value in options.items() if value is not None), None):
         raise ConfigError("goes with tables of products or attention as CSV, and with nothing else", field=wrong)
     elif len(files) == 1 and _is_measured(files[0]):
@@ -48,21 +48,16 @@ def calibrate_kernels(sources: Sequence[str], keys: KernelKeys, out: Path | None
         _of_published([Path(spec) for spec in files], json_file)
 
 
-def _of_tables(
-    tables: Sequence[str],
-    device: str | None,
-    start: str | None,
-    multiprocessors: int | None,
-    out: Path | None,
-    json_file: str | None,
-) -> None:
+def _of_tables(tables: Sequence[str], keys: KernelKeys, out: Path | None, json_file: str | None) -> None:
     """Constants of products and attention."""
     from ...evaluation.calibration.fit_tables import calibrate
 
-    if device is None:
+    if keys.device is None:
         raise ConfigError("the key is missing: a table does not say what it was measured on", field="--set device")
     with output.progress() as bars:
-        result = calibrate(tables, device, start=start, num_multiprocessors=multiprocessors, progress=output.phases(bars))
+        result = calibrate(
+            tables, keys.device, start=keys.start, num_multiprocessors=keys.multiprocessors, progress=output.phases(bars)
+        )
     _show(result, "start", " and ".join(Path(table).name for table in tables), out, json_file)
 
 
@@ -101,7 +96,7 @@ def _show(
     ]
     output.table(console, "Rows", ["family", "", "rows", "mean error", "bias", "largest"], lines)
     for note in notes:
-        console.print(note, markup=False, soft_wrap=True)
+        console.print(note, soft_wrap=True)
     if out is not None:
         write(out, kernels.constants, source)
         output.print_written(console, out, json_file)
@@ -125,7 +120,6 @@ def _of_published(paths: list[Path], json_file: str | None) -> None:
     out.print(
         f"vTrain's rows of hidden size 1024: {rows['items']} rows, mean error {rows['mean_relative_error']:.1%}, "
         f"largest {rows['max_relative_error']:.1%}",
-        markup=False,
     )
     output.write_json(json_file, result.to_data())
 
@@ -158,7 +152,7 @@ def measure_device(sources: Sequence[str], keys: MeasureKeys, out: Path | None, 
     columns = ["family", "items", "share of", "least", "median", "most"]
     output.table(console, f"Kernels measured on {result.gpu}, as {result.device}", columns, lines)
     for one in result.left_out:
-        console.print(f"LEFT OUT: {one.family}, {one.name}: {one.reason}", markup=False, soft_wrap=True)
+        console.print(f"LEFT OUT: {one.family}, {one.name}: {one.reason}", soft_wrap=True)
     output.write_json(json_file, to_data(result))
     output.print_written(console, target, json_file)
 

@@ -9,13 +9,14 @@ import typer
 
 from .. import output
 from ..help import group
+from ..options import argument, file_option, option
 
 MOST_RATES = 4
 """Of links, that are listed."""
 
 
 def show_cluster(
-    spec: Annotated[str, typer.Argument(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
+    spec: Annotated[str, argument("CLUSTER", "preset:NAME or a path to YAML.")],
 ) -> None:
     """Print the hosts, devices and links of a cluster.
 
@@ -40,12 +41,9 @@ def show_cluster(
 
 
 def from_topology(
-    sources: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="Of nvidia-smi topo -m, NCCL's topology (XML) or Slurm's topology.conf."),
-    ],
-    device: Annotated[str | None, typer.Option(metavar="TYPE", help="Device type of the GPUs.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the YAML; by default it is printed.")] = None,
+    sources: Annotated[list[Path], argument("FILE...", "Of nvidia-smi topo -m, NCCL's topology (XML) or Slurm's topology.conf.")],
+    device: Annotated[str | None, option("TYPE", "Device type of the GPUs.")] = None,
+    out: Annotated[Path | None, file_option("Write the YAML; by default it is printed.", "--out")] = None,
 ) -> None:
     """Write the YAML of a cluster from the wiring of its machines; missing keys are comments, to be completed.
 
@@ -57,7 +55,6 @@ def from_topology(
     from ...devices import device_type
     from ...live.sources.host_lists import hosts_in
 
-    output.check_file("--out", out)
     known = None if device is None else device_type(device)
     text = cluster_yaml(read_topology([(str(source), files.read_text(source)) for source in sources], hosts_in), known)
     if out is not None:

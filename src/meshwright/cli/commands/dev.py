@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
-
+from ...errors import ConfigError
 from .. import output
 from ..help import group, takes_keys
-from ..kinds import CommandKind, run_kind
-from ..options import JsonFile, KeyChanges
+from ..keys import own_keys
+from ..options import JsonFile, KeyChanges, argument, file_option
 from .calibrate import calibrate_kernels, measure_device
 from .validate import collectives, compared, kernels, published, sharing, step_times
 
+CommandKind = tuple[Callable[..., None], str]
+"""A function of the sources, the keys and the files to write; and the class of `key_models` with the keys of its ``--set``."""
+
+
+def run_kind(kinds: dict[str, CommandKind], kind: str, sources: list[str] | None, changes: list[str] | None, *to: Any) -> None:
+    """Run a kind by its name; ``to`` are the files to write: of ``--out``, where the command has it, and of ``--json``.
+
+    Raises:
+        ConfigError: no such kind, or a key is wrong.
+    """
+    if kind not in kinds:
+        raise ConfigError("no such kind", field="KIND", value=kind, choices=kinds)
+    from .. import key_models
+
+    run, model = kinds[kind]
+    run(sources or [], own_keys(getattr(key_models, model), changes), *to)
+
 
 def show_menu(
-    benchmark: Annotated[str, typer.Argument(metavar="BENCHMARK", help="Of a fleet: preset:NAME, its bare name, or a YAML.")],
+    benchmark: Annotated[str, argument("BENCHMARK", "Of a fleet: preset:NAME, its bare name, or a YAML.")],
 ) -> None:
     """Price the menu of a fleet's benchmark and print it, a layout a row; prices are kept on disk for later runs.
 
@@ -44,30 +61,30 @@ def show_menu(
     output.table(output.console(), f"Menu of {result.name} on {fleet.cluster.name}", columns, rows, numbers_from=4)
 
 
-VALIDATED = {
-    "flows": CommandKind(compared.validate_flows, "FlowKeys"),
-    "pacml": CommandKind(compared.validate_pacml, "PacmlKeys"),
-    "elastic": CommandKind(compared.validate_elastic),
-    "collectives": CommandKind(collectives.validate_collectives, "HeldCollectiveKeys"),
-    "step-times": CommandKind(step_times.validate_step_times, "StepTimeKeys"),
-    "kernels": CommandKind(kernels.validate_kernels, "HeldKernelKeys"),
-    "sharing": CommandKind(sharing.validate_sharing, "HeldSharingKeys"),
-    "placements": CommandKind(published.validate_placements, "PlacementKeys"),
-    "strategies": CommandKind(published.validate_strategies, "StrategyKeys"),
+VALIDATED: dict[str, CommandKind] = {
+    "flows": (compared.validate_flows, "FlowKeys"),
+    "pacml": (compared.validate_pacml, "PacmlKeys"),
+    "elastic": (compared.validate_elastic, "NoKeys"),
+    "collectives": (collectives.validate_collectives, "HeldCollectiveKeys"),
+    "step-times": (step_times.validate_step_times, "StepTimeKeys"),
+    "kernels": (kernels.validate_kernels, "HeldKernelKeys"),
+    "sharing": (sharing.validate_sharing, "HeldSharingKeys"),
+    "placements": (published.validate_placements, "PlacementKeys"),
+    "strategies": (published.validate_strategies, "StrategyKeys"),
 }
 
-CALIBRATED = {
-    "collectives": CommandKind(collectives.calibrate_collectives, "CollectiveKeys"),
-    "kernels": CommandKind(calibrate_kernels, "KernelKeys"),
-    "measure": CommandKind(measure_device, "MeasureKeys"),
-    "sharing": CommandKind(sharing.calibrate_sharing, "SharingKeys"),
+CALIBRATED: dict[str, CommandKind] = {
+    "collectives": (collectives.calibrate_collectives, "CollectiveKeys"),
+    "kernels": (calibrate_kernels, "KernelKeys"),
+    "measure": (measure_device, "MeasureKeys"),
+    "sharing": (sharing.calibrate_sharing, "SharingKeys"),
 }
 
-Kinds = Annotated[str, typer.Argument(metavar="KIND", help="As listed.")]
-Sources = Annotated[list[str] | None, typer.Argument(metavar="SOURCE", help="Files or a folder, as the kind reads them.")]
+Kinds = Annotated[str, argument("KIND", "As listed.")]
+Sources = Annotated[list[str] | None, argument("SOURCE", "Files or a folder, as the kind reads them.")]
 
 
-@takes_keys(*((kind.keys, name) for name, kind in VALIDATED.items()))
+@takes_keys(*((keys, name) for name, (_, keys) in VALIDATED.items()))
 def validate(kind: Kinds, sources: Sources = None, changes: KeyChanges = None, json_file: JsonFile = None) -> None:
     """Compare our figures with figures from elsewhere; exit 1 where one disagrees.
 
@@ -91,11 +108,11 @@ def validate(kind: Kinds, sources: Sources = None, changes: KeyChanges = None, j
     run_kind(VALIDATED, kind, sources, changes, json_file)
 
 
-@takes_keys(*((kind.keys, name) for name, kind in CALIBRATED.items()))
+@takes_keys(*((keys, name) for name, (_, keys) in CALIBRATED.items()))
 def calibrate(
     kind: Kinds,
     sources: Sources = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the constants or tables there.")] = None,
+    out: Annotated[Path | None, file_option("Write the constants or tables there.", "--out")] = None,
     changes: KeyChanges = None,
     json_file: JsonFile = None,
 ) -> None:

@@ -13,7 +13,7 @@ import typer
 from ... import inputs
 from ...errors import ConfigError, InputFileError, MeshwrightError, nearest
 from .. import output
-from ..options import Changes, GraphsDir, JsonFile
+from ..options import Changes, GraphsDir, JsonFile, argument, option
 
 if TYPE_CHECKING:
     from ...evaluation.evaluate import Evaluation
@@ -25,45 +25,29 @@ MOST_DECISIONS = 12
 
 def evaluate_policies(
     policies: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="POLICY", help="Compared with those of the benchmark; a folder with --summarise."),
+        list[str] | None, argument("POLICY", "Compared with those of the benchmark; a folder with --summarise.")
     ] = None,
     benchmark: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="preset:NAME or its bare name, or a path to YAML; of a family NAME/VARIANT too."),
+        str, option("NAME", "preset:NAME or its bare name, or a path to YAML; of a family NAME/VARIANT too.")
     ] = "quickstart",
-    seeds: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Test episodes, workloads or instances; by default as the benchmark says."),
-    ] = None,
-    jobs: Annotated[
-        str, typer.Option(metavar="N|RAY", help="Episodes at a time; or a Ray cluster: HOST:PORT, or local:N for N CPUs.")
-    ] = "1",
+    seeds: Annotated[int | None, option("N", "Test episodes, workloads or instances; by default as the benchmark says.")] = None,
+    jobs: Annotated[str, option("N|RAY", "Episodes at a time; or a Ray cluster: HOST:PORT, or local:N for N CPUs.")] = "1",
     changes: Changes = None,
     graphs: GraphsDir = None,
     trace: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The CSV file of the trace that the jobs of the benchmark follow.", hidden=True),
+        Path | None, option("FILE", "The CSV file of the trace that the jobs of the benchmark follow.", hidden=True)
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write results, report and the plans of one episode there.")
-    ] = None,
+    out: Annotated[Path | None, option("DIR", "Write results, report and the plans of one episode there.")] = None,
     show_instances: Annotated[
-        list[int] | None,
-        typer.Option("--show", metavar="N", help="Of placed ops: instance N in detail, against HEFT; repeatable.", hidden=True),
+        list[int] | None, option("N", "Of placed ops: instance N in detail, against HEFT; repeatable.", "--show", hidden=True)
     ] = None,
     dump: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Times of each job as CSV; of placed ops instances and placements as JSON.", hidden=True
-        ),
+        Path | None, option("DIR", "Times of each job as CSV; of placed ops instances and placements as JSON.", hidden=True)
     ] = None,
     summarises: Annotated[
         bool, typer.Option("--summarise", help="Put the evaluations and training runs below a folder on one page.")
     ] = False,
-    against: Annotated[
-        str | None, typer.Option(metavar="POLICY", help="With --summarise: compare every learned policy with this one.")
-    ] = None,
+    against: Annotated[str | None, option("POLICY", "With --summarise: compare every learned policy with this one.")] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Compare policies on a benchmark, with paired seeds and 95 % intervals.
@@ -85,7 +69,6 @@ def evaluate_policies(
         summarise_results(Path(*(policies or ())), against, out, json_file)
         return
     output.refuse({"--against": against}, "goes with --summarise only")
-    output.check_file("--json", json_file)
     from ...evaluation.cluster import episodes
     from ...evaluation.evaluate import check, evaluate
     from ...evaluation.workers import worker_count
@@ -114,7 +97,11 @@ def evaluate_policies(
             for world, folder in zip(worlds, folders, strict=True):
                 evaluations.append(evaluate(world, policies, num_seeds=seeds, workers=players, progress=output.phases(bars)))
                 if folder is not None:
-                    removed |= _write(evaluations[-1], folder)
+                    from ...evaluation.result_folder import write_evaluation
+
+                    before = _exports(folder)
+                    write_evaluation(evaluations[-1], folder, command=shlex.join(["meshwright", *sys.argv[1:]]))
+                    removed |= before - _exports(folder)
     results = [one.results for one in evaluations]
     if len(worlds) == 1:
         output.write_json(json_file, results[0])
@@ -136,7 +123,7 @@ def evaluate_policies(
             output.table(console, f"Learned policies over {len(results)} benchmarks", head, rows, numbers_from=2)
     output.print_written(console, json_file, out, dump)
     for name in sorted(removed):
-        console.print(f"removed, an export of the plans before: {name}", markup=False, soft_wrap=True)
+        console.print(f"removed, an export of the plans before: {name}", soft_wrap=True)
 
 
 def _folders(out: Path | None, worlds: Sequence[EvaluatedWorld]) -> list[Path | None]:
@@ -162,15 +149,6 @@ def _folders(out: Path | None, worlds: Sequence[EvaluatedWorld]) -> list[Path | 
     return [*folders]
 
 
-def _write(evaluation: Evaluation, folder: Path) -> set[str]:
-    """Write an evaluation; returns the exports of former plans that were removed."""
-    from ...evaluation.result_folder import write_evaluation
-
-    exported = _exports(folder)
-    write_evaluation(evaluation, folder, command=shlex.join(["meshwright", *sys.argv[1:]]))
-    return exported - _exports(folder)
-
-
 def _exports(out: Path) -> set[str]:
     return {str(path) for path in (out / "export").glob("*")}
 
@@ -182,13 +160,13 @@ def show(out: Any, results: dict[str, Any]) -> None:
 
     output.table(out, results["title"], *result_cells(results))
     for sentence in (results["verdict"], *results["remarks"]):
-        out.print(sentence, markup=False)
+        out.print(sentence)
     for one in results["more"].get("shown", ()):
         title, head, rows = difference_cells(one)
         output.table(out, title, head, rows[:MOST_DECISIONS], numbers_from=3)
-        out.print(difference_words(one), markup=False)
+        out.print(difference_words(one))
         if len(rows) > MOST_DECISIONS:
-            out.print(f"The table has the {MOST_DECISIONS} that matter most; --out and --json have all.", markup=False)
+            out.print(f"The table has the {MOST_DECISIONS} that matter most; --out and --json have all.")
 
 
 def summarise_results(folder: Path, against: str | None, out: Path | None, json_file: str | None) -> None:
@@ -200,7 +178,6 @@ def summarise_results(folder: Path, against: str | None, out: Path | None, json_
     """
     from ...evaluation.report import summary
 
-    output.check_file("--json", json_file)
     output.check_folder("--out", out, markers=("summary.html",))
     output.check_files_in(out, summary.FILES)
     if folder.is_file():
@@ -219,5 +196,5 @@ def summarise_results(folder: Path, against: str | None, out: Path | None, json_
     for title, cells in {**data["evaluations"], **data["tables"]}.items():
         output.table(console, title, cells["head"], cells["rows"])
     for sentence in data["made"]:
-        console.print(sentence, markup=False)
+        console.print(sentence)
     output.print_written(console, json_file, out)

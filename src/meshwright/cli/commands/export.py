@@ -10,7 +10,7 @@ import typer
 
 from ...errors import ExportError
 from .. import output
-from ..options import JsonFile
+from ..options import JsonFile, argument, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,32 +19,22 @@ if TYPE_CHECKING:
     from ...plans.document import PlacementPlan
 
 Framework = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="Framework whose arguments the ranks get, or none; by default that of plan --search --for."
-    ),
+    str | None, option("NAME", "Framework whose arguments the ranks get, or none; by default that of plan --search --for.")
 ]
 """``--framework``."""
 
 
 def export_plan(
-    source: Annotated[
-        Path | None, typer.Argument(metavar="PLAN|RUN", help="A plan's JSON file, or a folder of evaluate --out.")
-    ] = None,
-    target: Annotated[str | None, typer.Option("--format", metavar="NAME", help="One of those that --list names.")] = None,
+    source: Annotated[Path | None, argument("PLAN|RUN", "A plan's JSON file, or a folder of evaluate --out.")] = None,
+    target: Annotated[str | None, option("NAME", "One of those that --list names.", "--format")] = None,
     framework: Framework = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A key of the format that --list names, as script=train.py; may be repeated."
-        ),
+        option("KEY=VALUE", "A key of the format that --list names, as script=train.py; may be repeated.", "--set"),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write; one of an earlier export is replaced.")
-    ] = None,
+    out: Annotated[Path | None, option("DIR", "Folder to write; one of an earlier export is replaced.")] = None,
     cluster: Annotated[
-        str | None,
-        typer.Option(metavar="CLUSTER", help="Refuse plans for another cluster than this: preset:NAME or a path to YAML."),
+        str | None, option("CLUSTER", "Refuse plans for another cluster than this: preset:NAME or a path to YAML.")
     ] = None,
     list_targets: Annotated[bool, typer.Option("--list", help="List the formats, their keys and guarantees.")] = False,
     json_file: JsonFile = None,
@@ -62,7 +52,6 @@ def export_plan(
     from ...export.writer import check_replaceable
     from ...plans import load_plan
 
-    output.check_file("--json", json_file)
     if list_targets:
         _list(json_file)
         return
@@ -84,7 +73,11 @@ def export_plan(
             choice = settings.override(choice, change)
     refuse_unread([target], choice)  # before their values are looked at
     options = settings.build_settings(ExportOptions, choice, file="--set" if changes else None)
-    paths = _paths(source)
+    paths = {source.name: source}
+    if source.is_dir():
+        from ...planning.plans_of_episode import plan_files
+
+        paths = plan_files(source / "plans")
     plans = {name: load_plan(path) for name, path in paths.items()}
     if cluster is not None:
         from ...clusters import load_cluster
@@ -99,15 +92,15 @@ def export_plan(
         output.write_json(
             json_file, {"out": str(out), "written": {k: list(v) for k, v in done.written.items()}, "refused": done.refused}
         )
-        console.print(f"{len(done.written)} plans written for {target} to {out}", markup=False)
+        console.print(f"{len(done.written)} plans written for {target} to {out}")
         for name, reason in list(done.refused.items())[:10]:
-            console.print(f"  not written: {name}: {reason}", markup=False)
+            console.print(f"  not written: {name}: {reason}")
         _print_remarks(console, target, [plans[name] for name in done.written], options)
         return
     files = export(plans[source.name], target, options, framework)
     write(files, out)
     output.write_json(json_file, {"out": str(out), "files": sorted(files)})
-    console.print(f"{', '.join(sorted(files))} written for {target} to {out}", markup=False)
+    console.print(f"{', '.join(sorted(files))} written for {target} to {out}")
     _print_remarks(console, target, list(plans.values()), options)
 
 
@@ -136,18 +129,9 @@ def _list(json_file: str | None) -> None:
     output.write_json(json_file, described)
     console = output.console(json_file)
     for entry in targets.values():
-        console.print(f"{entry.name}: {entry.summary}", markup=False)
+        console.print(f"{entry.name}: {entry.summary}")
         for line in entry.guaranteed:
-            console.print(f"  + {line}", markup=False)
+            console.print(f"  + {line}")
         for line in entry.not_guaranteed:
-            console.print(f"  - {line}", markup=False)
-        console.print(f"  --set {', '.join(keys_of(entry.name))}", markup=False)
-
-
-def _paths(source: Path) -> dict[str, Path]:
-    """The files of the plans of a run folder by the plans' names, or the one file."""
-    if source.is_dir():
-        from ...planning.plans_of_episode import plan_files
-
-        return plan_files(source / "plans")
-    return {source.name: source}
+            console.print(f"  - {line}")
+        console.print(f"  --set {', '.join(keys_of(entry.name))}")

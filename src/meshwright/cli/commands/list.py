@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import takewhile
 from typing import Annotated, NamedTuple
-
-import typer
 
 from ... import files, packaged
 from ...errors import ConfigError
 from .. import output
-from ..options import JsonFile
+from ..options import JsonFile, argument
 
 
 class ListedName(NamedTuple):
@@ -25,9 +24,9 @@ class ListedName(NamedTuple):
 def list_names(
     what: Annotated[
         str,
-        typer.Argument(
-            metavar="WHAT",
-            help="presets (benchmarks, clusters, jobs, workloads, job-types and train; or one of these), policies, environments, "
+        argument(
+            "WHAT",
+            "presets (benchmarks, clusters, jobs, workloads, job-types and train; or one of these), policies, environments, "
             "frameworks, formats or devices.",
         ),
     ],
@@ -41,12 +40,11 @@ def list_names(
     """
     if what not in (target := {**LISTS, "presets": presets}):
         raise ConfigError("no such list", field="WHAT", value=what, choices=target)
-    output.check_file("--json", json_file)
     result = list(target[what]())
     output.write_json(json_file, [one._asdict() for one in result])
     console = output.console(json_file)
     for one in result:
-        console.print(f"{one.name}: {one.description}", markup=False, soft_wrap=True)
+        console.print(f"{one.name}: {one.description}", soft_wrap=True)
 
 
 def presets() -> Iterator[ListedName]:
@@ -55,17 +53,13 @@ def presets() -> Iterator[ListedName]:
         yield from LISTS[one]()
 
 
-def _shipped(kind: str, folder: str, prefix: str = "preset:") -> Callable[[], Iterator[ListedName]]:
+def _shipped(kind: str, folder: str, prefix: str = "preset:") -> Iterator[ListedName]:
     """The YAML files of a folder of configs, described by the first sentence of the comment at the top of each."""
-
-    def found() -> Iterator[ListedName]:
-        held = packaged.Shipped(folder, kind)
-        for name in held.names():
-            comment = takewhile(lambda line: line.startswith("#"), files.read_text(held.path(name)).splitlines())
-            first = " ".join(line.lstrip("# ") for line in comment).partition(". ")[0].removesuffix(".")
-            yield ListedName(kind, prefix + name, first)
-
-    return found
+    held = packaged.Shipped(folder, kind)
+    for name in held.names():
+        comment = takewhile(lambda line: line.startswith("#"), files.read_text(held.path(name)).splitlines())
+        first = " ".join(line.lstrip("# ") for line in comment).partition(". ")[0].removesuffix(".")
+        yield ListedName(kind, prefix + name, first)
 
 
 def _jobs() -> Iterator[ListedName]:
@@ -132,16 +126,16 @@ def _formats() -> Iterator[ListedName]:
 
 
 LISTS: dict[str, Callable[[], Iterator[ListedName]]] = {
-    "benchmarks": _shipped("benchmark", "benchmarks"),
-    "clusters": _shipped("cluster", "clusters"),
+    "benchmarks": partial(_shipped, "benchmark", "benchmarks"),
+    "clusters": partial(_shipped, "cluster", "clusters"),
     "jobs": _jobs,
-    "workloads": _shipped("workload", "workloads"),
-    "job-types": _shipped("job types", "job_types", ""),
-    "train": _shipped("training config", "train"),
+    "workloads": partial(_shipped, "workload", "workloads"),
+    "job-types": partial(_shipped, "job types", "job_types", ""),
+    "train": partial(_shipped, "training config", "train"),
     "policies": _policies,
     "environments": _environments,
     "frameworks": _frameworks,
     "formats": _formats,
-    "devices": _shipped("device", "devices", ""),
+    "devices": partial(_shipped, "device", "devices", ""),
 }
 """By name of a list what it holds; `presets` joins some."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from .. import output
 from ..help import takes_keys
 from ..keys import own_keys
-from ..options import JsonFile, KeyChanges
+from ..options import JsonFile, KeyChanges, argument, file_option, option
 
 if TYPE_CHECKING:
     from ...profiling.profile import ProfiledModel
@@ -24,23 +22,20 @@ HERE = "here"
 def profile_model(
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL",
-            help="FILE.py:NAME or PACKAGE.MODULE:NAME of a factory, a config.json, an ONNX file or a Chakra trace (.et).",
+        argument(
+            "MODEL", "FILE.py:NAME or PACKAGE.MODULE:NAME of a factory, a config.json, an ONNX file or a Chakra trace (.et)."
         ),
     ],
     inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="[NAME=]SHAPE[:TYPE]", help="Of a factory's model, as x=8x3x224x224; in order."),
+        list[str] | None, option("[NAME=]SHAPE[:TYPE]", "Of a factory's model, as x=8x3x224x224; in order.", "--input")
     ] = None,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="Samples of a step of a config.json; 8 by default.")] = None,
-    device: Annotated[str, typer.Option(metavar="TYPE", help="Device type whose roofline times the ops.")] = "a100",
+    batch: Annotated[int | None, option("N", "Samples of a step of a config.json; 8 by default.")] = None,
+    device: Annotated[str, option("TYPE", "Device type whose roofline times the ops.")] = "a100",
     times: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|here", help="Times of ops: a trace of PyTorch's profiler; here: measure each call now."),
+        str | None, option("FILE|here", "Times of ops: a trace of PyTorch's profiler; here: measure each call now.")
     ] = None,
     changes: KeyChanges = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the job graph, which is a job for --job.")] = None,
+    out: Annotated[Path | None, file_option("Write the job graph, which is a job for --job.", "--out")] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Trace a model without its weights: FLOPs, bytes and shapes of each op, and a job graph.
@@ -51,8 +46,6 @@ def profile_model(
       meshwright profile model.py:make --input 8x3x224x224 --out model.json
       meshwright profile config.json --batch 16 --out model.json
     """
-    output.check_file("--out", out)
-    output.check_file("--json", json_file)
     from ...devices import device_type
     from ...profiling.profile import profile
     from ..key_models import ProfileKeys

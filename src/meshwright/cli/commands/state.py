@@ -12,32 +12,25 @@ from ...quantities import things
 from .. import output
 from ..help import group, takes_keys
 from ..keys import own_keys
-from ..options import JsonFile, KeyChanges
+from ..options import JsonFile, KeyChanges, argument, file_option, option
 from ..output import plain
 from .live.ledgers import LedgerFile, check_ledger, opened
 from .live.serve import EXTRA, hold
 
 if TYPE_CHECKING:
-    from ...clusters.cluster import Cluster
     from ...live.changes import Change
-    from ...live.sources.source import Source
     from ...live.state import ClusterState
 
-StateOption = Annotated[
-    Path, typer.Option("--state", metavar="FILE", help="A ledger, FILE.db, which outlives crashes; or a plain FILE.json.")
-]
+StateOption = Annotated[Path, option("FILE", "A ledger, FILE.db, which outlives crashes; or a plain FILE.json.", "--state")]
 ClusterOption = Annotated[
-    str | None,
-    typer.Option(metavar="CLUSTER", help="The cluster by which the state is checked, preset:NAME or a path to YAML."),
+    str | None, option("CLUSTER", "The cluster by which the state is checked, preset:NAME or a path to YAML.")
 ]
 
 
 def show_state(
     state: StateOption,
     cluster: ClusterOption = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write the --cluster as one page that loads nothing.")
-    ] = None,
+    html: Annotated[Path | None, file_option("Write the --cluster as one page that loads nothing.", "--html")] = None,
     log: Annotated[bool, typer.Option("--log", help="Show every change of a ledger, the last one last.")] = False,
     json_file: JsonFile = None,
 ) -> None:
@@ -46,14 +39,13 @@ def show_state(
     Examples:
       meshwright state show --state now.db --cluster mine.yaml --html now.html
     """
+    from ... import files
     from ...clusters import load_cluster
     from ...errors import ConfigError, InputFileError
     from ...live.changes import places
     from ...live.keeping import KeptState
-    from ...live.state import occupancy, to_data
+    from ...live.state import occupancy
 
-    output.check_file("--json", json_file)
-    output.check_file("--html", html)
     stored = KeptState(state)
     if not state.exists():
         raise InputFileError("no such file", field="--state", value=str(state))
@@ -64,14 +56,15 @@ def show_state(
     result = stored.read()
     where = None if cluster is None else load_cluster(cluster)
     taken = None if where is None else occupancy(result, where, file=state)
-    data: dict[str, Any] = to_data(result)
+    data = result.model_dump(mode="json", exclude_none=True)
     out = output.console(json_file)
     if stored.is_ledger and log:
         data = {"state": data, "changes": stored.changes()}
         rows = [[str(one["seq"]), one["at"], one["kind"], plain(_what(one))] for one in data["changes"]]
         output.table(out, "Changes", ["", "time (UTC)", "", ""], rows, numbers_from=4)
     jobs = [
-        [plain(job.id), plain(job.name or ""), job.source, places(job.devices), _whole(job.whole_hosts)] for job in result.jobs
+        [plain(job.id), plain(job.name or ""), job.source, places(job.devices), "whole" if job.whole_hosts else "shared"]
+        for job in result.jobs
     ]
     output.table(out, f"Jobs in {state.name}", ["job", "name", "known from", "devices", "hosts"], jobs, numbers_from=5)
     others = [[name, host.condition, plain(host.reason or "")] for name, host in result.hosts.items() if host.condition != "up"]
@@ -83,28 +76,18 @@ def show_state(
         output.print_remarks(out, (summary, *taken.remarks))
     output.write_json(json_file, data)
     if html is not None and where is not None:
-        _write_page(html, state, where)
+        try:
+            from ...live.web.pages import state_page
+        except ModuleNotFoundError as error:
+            raise InputFileError(EXTRA, field=str(error.name)) from None
+        files.write_text(html, state_page(state, where))
     output.print_written(out, json_file, html)
 
 
-def _write_page(html: Path, state: Path, cluster: Cluster) -> None:
-    """Write the page of a cluster as one file."""
-    from ... import files
-    from ...errors import InputFileError
-
-    try:
-        from ...live.web.pages import state_page
-    except ModuleNotFoundError as error:
-        raise InputFileError(EXTRA, field=str(error.name)) from None
-    files.write_text(html, state_page(state, cluster))
-
-
 def add_plan(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file.")],
+    plan: Annotated[Path, argument("PLAN", "A plan's JSON file.")],
     state: StateOption,
-    name: Annotated[
-        str | None, typer.Option("--as", metavar="JOB", help="Name of the job in the state; by default the file's.")
-    ] = None,
+    name: Annotated[str | None, option("JOB", "Name of the job in the state; by default the file's.", "--as")] = None,
     whole_hosts: Annotated[
         bool, typer.Option("--whole-hosts", help="Hold its hosts whole, as an export with --exclusive does.")
     ] = False,
@@ -126,7 +109,7 @@ def add_plan(
 
 
 def remove_job(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Its name in the state.")],
+    job: Annotated[str, argument("JOB", "Its name in the state.")],
     state: StateOption,
 ) -> None:
     """Free the devices of a job.
@@ -140,9 +123,9 @@ def remove_job(
 
 
 def drain_host(
-    host: Annotated[str, typer.Argument(metavar="HOST", help="Its name.")],
+    host: Annotated[str, argument("HOST", "Its name.")],
     state: StateOption,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for people.")] = None,
+    reason: Annotated[str | None, option("TEXT", "Why, for people.")] = None,
     cluster: ClusterOption = None,
 ) -> None:
     """Close a host for new jobs; running jobs stay.
@@ -150,14 +133,14 @@ def drain_host(
     Examples:
       meshwright state drain host-3 --state now.db --reason "broken fan"
     """
-    from ...live.changes import drained
+    from ...live.changes import host_changed
 
     _check_host(host, cluster)
-    _apply(state, lambda before: drained(host, reason))
+    _apply(state, lambda before: host_changed(host, "drained", reason))
 
 
 def resume_host(
-    host: Annotated[str, typer.Argument(metavar="HOST", help="Its name.")],
+    host: Annotated[str, argument("HOST", "Its name.")],
     state: StateOption,
 ) -> None:
     """Open a host for jobs again.
@@ -165,9 +148,9 @@ def resume_host(
     Examples:
       meshwright state resume host-3 --state now.db
     """
-    from ...live.changes import resumed
+    from ...live.changes import host_changed
 
-    _apply(state, lambda before: resumed(host))
+    _apply(state, lambda before: host_changed(host, "up"))
 
 
 def _check_host(host: str, cluster: str | None) -> None:
@@ -190,13 +173,9 @@ def _apply(state: Path, made: Callable[[ClusterState], Change]) -> tuple[Cluster
     closed = sum(after.is_closed(host) for host in after.hosts)
     summary = f"{_counted(len(after.jobs), 'job')} on {_counted(held, 'device')}, {_counted(closed, 'host')} closed"
     out = output.console()
-    out.print(f"{state.name}: {summary}" + ("" if after != before else "; nothing changed"), markup=False)
+    out.print(f"{state.name}: {summary}" + ("" if after != before else "; nothing changed"))
     output.print_written(out, state)
     return before, after
-
-
-def _whole(is_whole: bool) -> str:
-    return "whole" if is_whole else "shared"
 
 
 def _what(change: dict[str, Any]) -> str:
@@ -216,7 +195,7 @@ def _counted(number: int, thing: str) -> str:
 
 def prune_ledger(
     state: LedgerFile,
-    keep_days: Annotated[int, typer.Option("--keep-days", metavar="N", min=1, help="Days of the past that are kept.")] = 90,
+    keep_days: Annotated[int, option("N", "Days of the past that are kept.", "--keep-days", min=1)] = 90,
 ) -> None:
     """Delete records of a ledger that are older than so many days; jobs that hold devices keep theirs.
 
@@ -255,24 +234,22 @@ def repair_ledger(state: LedgerFile) -> None:
         f"{result.counts[table]:,} {table}s" for table in ("decision", "change", "mention", "observation", "document")
     )
     if result.damaged is None:
-        out.print(f"{state.name}: nothing is damaged; {counts_text}", markup=False)
+        out.print(f"{state.name}: nothing is damaged; {counts_text}")
         return
-    out.print(f"{state.name}: kept: {counts_text}", markup=False)
-    out.print(output.plain(f"lost: {', '.join(result.lost) or 'nothing'}"), markup=False)
+    out.print(f"{state.name}: kept: {counts_text}")
+    out.print(output.plain(f"lost: {', '.join(result.lost) or 'nothing'}"))
     if result.floor:
-        out.print(f"changes up to {result.floor} are kept as the state after them", markup=False)
-    out.print(f"the damaged file is {result.damaged.name}", markup=False)
+        out.print(f"changes up to {result.floor} are kept as the state after them")
+    out.print(f"the damaged file is {result.damaged.name}")
     output.print_written(out, state)
 
 
 @takes_keys(("ReadKeys", ""))
 def read_source(
-    name: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="slurm, slurm:json, slurm:URL of slurmrestd, kubernetes, ray or file:PATH.")
-    ],
+    name: Annotated[str, argument("SOURCE", "slurm, slurm:json, slurm:URL of slurmrestd, kubernetes, ray or file:PATH.")],
     state: StateOption,
     from_file: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="A saved answer of the source, in place of asking it now.")
+        Path | None, option("FILE", "A saved answer of the source, in place of asking it now.", "--from")
     ] = None,
     changes: KeyChanges = None,
 ) -> None:
@@ -284,20 +261,18 @@ def read_source(
       meshwright state read slurm --state now.db
       meshwright state read kubernetes --state now.db --set context=prod
     """
-    from ...live.sources.source import source
-    from ..key_models import ReadKeys
-
-    _keep(state, from_file, source(name, **own_keys(ReadKeys, changes).model_dump()))
-
-
-def _keep(state: Path, file: Path | None, source: Source) -> None:
-    """Keep the listing of a source or file, and print remarks on it."""
     from ... import files
     from ...live.changes import drift, listed
     from ...live.keeping import KeptState
+    from ...live.sources.source import source
+    from ..key_models import ReadKeys
 
+    asked = source(name, **own_keys(ReadKeys, changes).model_dump())
     known = KeptState(state).read()
-    result = source.listing(known) if file is None else source.said(files.read_bytes(file).decode(errors="replace"), known, file)
+    if from_file is None:
+        result = asked.listing(known)
+    else:
+        result = asked.said(files.read_bytes(from_file).decode(errors="replace"), known, from_file)
     before, _ = _apply(state, lambda before: listed(before, result.state))
     output.print_remarks(output.console(), [f"not as it was known: {one}" for one in drift(before, result.state)])
     output.print_remarks(output.console(), result.remarks)

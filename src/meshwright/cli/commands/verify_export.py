@@ -11,16 +11,14 @@ import typer
 from ... import files
 from ...errors import ExportError, InputFileError
 from .. import output
-from ..options import JsonFile
+from ..options import JsonFile, argument, option
 from .export import Framework
 
 
 def verify_export(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan's JSON file.")],
-    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="Output of the job; - for standard input.")],
-    target: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="The format that it was exported to; see export --list.")
-    ] = None,
+    plan: Annotated[Path, argument("PLAN", "The plan's JSON file.")],
+    logs: Annotated[list[str], argument("LOG...", "Output of the job; - for standard input.")],
+    target: Annotated[str | None, option("NAME", "The format that it was exported to; see export --list.", "--format")] = None,
     framework: Framework = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -34,7 +32,6 @@ def verify_export(
     from ...export import read_places, target_of, targets, verify
     from ...plans import load_plan
 
-    output.check_file("--json", json_file)
     if target is None:
         raise ExportError("name a format", field="--format", choices=targets)
     target_of(target, field="--format")
@@ -45,12 +42,12 @@ def verify_export(
     out = output.console(json_file)
     compared = f" (compared with the host: {', '.join(result.compared)})" if result.compared else " (only hosts were compared)"
     if result.agrees:
-        out.print(f"all {result.num_ranks} ranks are where the plan puts them{compared}", markup=False, soft_wrap=True)
+        out.print(f"all {result.num_ranks} ranks are where the plan puts them{compared}", soft_wrap=True)
         return
     count = sum(rank < result.num_ranks for rank in result.elsewhere)
-    out.print(result.first, markup=False, soft_wrap=True)
+    out.print(result.first, soft_wrap=True)
     unknown = f", ranks beyond the plan's: {more}" if (more := len(result.elsewhere) - count) else ""
-    out.print(f"{count} of {result.num_ranks} ranks are not as planned{unknown}{compared}", markup=False, soft_wrap=True)
+    out.print(f"{count} of {result.num_ranks} ranks are not as planned{unknown}{compared}", soft_wrap=True)
     raise typer.Exit(1)
 
 

@@ -28,7 +28,13 @@ def get(path: str) -> dict[str, Any]:
         StateError: there is none.
         InputFileError: the API cannot be asked, or refuses.
     """
-    return _object(_kubectl(path, "get", "--raw", path))
+    try:
+        data = json.loads(_kubectl(path, "get", "--raw", path))
+    except ValueError:
+        data = None
+    if not isinstance(data, dict):
+        raise InputFileError("its answer is no JSON object", file=PROGRAM)
+    return data
 
 
 def create(path: str, content: dict[str, Any]) -> None:
@@ -77,13 +83,3 @@ def _kubectl(path: str, *words: str, said: str | None = None) -> str:
             if word in error.problem:
                 raise kind(error.problem, file=PROGRAM, field=path) from None
         raise error.at(field=path) from None
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        data = json.loads(text)
-    except ValueError:
-        data = None
-    if not isinstance(data, dict):
-        raise InputFileError("its answer is no JSON object", file=PROGRAM)
-    return data

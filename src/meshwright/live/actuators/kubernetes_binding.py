@@ -128,8 +128,7 @@ def refusal(controller: Controller, decision: str | None, node: str) -> str | No
         decision: id of the decision that the pod names.
         node: that was chosen for it.
     """
-    record = None if decision is None else controller.store.decision(decision)
-    hosts = hosts_of(None if record is None else record.decision, controller.store.last()[1])
+    hosts = hosts_of(controller.store, decision)
     if not hosts or node in hosts:
         return None
     return f"decision {decision} is planned on {some(hosts, 3)}, not on {node}"

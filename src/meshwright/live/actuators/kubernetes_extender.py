@@ -18,8 +18,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...export.kubernetes.pods import DECISION_LABEL
-from ..decisions import JobDecision
-from ..state import ClusterState
+from ..ledger import Ledger
 
 BEST = 10
 """Score of a planned host."""
@@ -43,11 +42,6 @@ class ExtenderArgs(BaseModel):
     pod: dict[str, Any] = Field(alias="Pod")
     node_names: Annotated[list[NodeName], Field(max_length=20_000)] | None = Field(default=None, alias="NodeNames")
     nodes: dict[str, Any] | None = Field(default=None, alias="Nodes")
-
-    @property
-    def decision(self) -> str | None:
-        """Id of the decision that the pod names; None where it names none."""
-        return decision_named(self.pod)
 
 
 class FilterResult(BaseModel):
@@ -78,16 +72,17 @@ def decision_named(pod: dict[str, Any]) -> str | None:
     return result if isinstance(result, str) and _ID.fullmatch(result) else None
 
 
-def hosts_of(decision: JobDecision | None, state: ClusterState) -> tuple[str, ...]:
+def hosts_of(store: Ledger, name: str | None) -> tuple[str, ...]:
     """The hosts to which the pods of a decision belong; none where it holds nothing any more, or all of them are closed.
 
     Args:
-        decision: that a pod names; None where it names none that is kept.
-        state: of the cluster.
+        store: of the decisions.
+        name: id of the decision that a pod names; None where it names none.
     """
-    if decision is None or decision.plan is None or all(job.of_decision != decision.id for job in state.jobs):
+    record, state = None if name is None else store.decision(name), store.last()[1]
+    if record is None or record.decision.plan is None or all(job.of_decision != name for job in state.jobs):
         return ()
-    hosts = tuple(sorted(decision.devices))
+    hosts = tuple(sorted(record.decision.devices))
     return () if all(state.is_closed(host) for host in hosts) else hosts
 
 

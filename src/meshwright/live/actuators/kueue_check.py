@@ -107,8 +107,7 @@ class KueueCheck:
         workloads, unread = workloads_of(listed, self._name)
         answers = [(one, await self._answer(one)) for one in workloads]
         held = {answer.decision for _, answer in answers if answer is not None and answer.decision is not None}
-        await self._service.write(_renew, self._service.controller, held)
-        hosts = await self._service.write(_hosts, self._service.controller, held)
+        hosts = await self._service.write(_renewed, self._service.controller, held)
         await self._label(hosts, only_add=bool(unread))
         for workload, answer in answers:
             if answer is not None and not workload.is_answered(answer):
@@ -264,14 +263,10 @@ def _standing(controller: Controller, name: str) -> tuple[str, str]:
     return ("unknown here", "") if record is None else record.decision.status(controller.mentions(name))
 
 
-def _renew(controller: Controller, names: set[str]) -> None:
-    """Kueue has these: their leases begin anew."""
+def _renewed(controller: Controller, names: set[str]) -> dict[str, list[str]]:
+    """The planned hosts of each decision; Kueue has these, so their leases begin anew."""
     for name in names:
         controller.renew(name)
-
-
-def _hosts(controller: Controller, names: set[str]) -> dict[str, list[str]]:
-    """The planned hosts of each decision."""
     results = [controller.store.decision(name) for name in sorted(names)]
     return {
         record.decision.id: sorted(record.decision.devices)

@@ -12,6 +12,7 @@ Source:
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -111,21 +112,6 @@ class _Workload(ReadPart):
 
 
 @dataclass(frozen=True)
-class PodSetSize:
-    """A set of pods.
-
-    Attributes:
-        name: of it.
-        count: pods.
-        devices: that each wants.
-    """
-
-    name: str
-    count: int
-    devices: int
-
-
-@dataclass(frozen=True)
 class CheckAnswer:
     """The answer of a check to a Workload.
 
@@ -187,22 +173,22 @@ class KueueWorkload:
         self.is_placed_by_kueue = any(one.topology for one in sets) or any(one.topology or one.delayed for one in self._assigned)
 
     @cached_property
-    def sizes(self) -> tuple[PodSetSize, ...]:
-        """The sets of pods of the Workload; where Kueue admitted a part of a set, that part.
+    def sizes(self) -> tuple[tuple[str, int, int], ...]:
+        """Name, pods, and devices of each pod, of each set of pods; where Kueue admitted a part of a set, that part.
 
         Raises:
             MeshwrightError: a set wants a part of a device.
         """
         counts = {one.name: one.count for one in self._assigned if one.count is not None}
         return tuple(
-            PodSetSize(one.name, counts.get(one.name, one.count), devices_wanted(one.template.spec, GPU, f"pods {one.name}"))
+            (one.name, counts.get(one.name, one.count), devices_wanted(one.template.spec, GPU, f"pods {one.name}"))
             for one in self._read.spec.sets
         )
 
     @property
     def num_devices(self) -> int:
         """Number of devices that all its pods need together."""
-        return sum(size.count * size.devices for size in self.sizes)
+        return sum(count * devices for _, count, devices in self.sizes)
 
     def request(self) -> JobRequest | None:
         """The job that its templates ask to be planned; None where they name none.
@@ -229,10 +215,8 @@ class KueueWorkload:
 
     def fits(self, plan: Mapping[str, Any]) -> bool:
         """Whether its pods fill the devices of a plan: the largest first, each on the host with the least room that is enough."""
-        left: dict[str, int] = {}
-        for rank in plan["ranks"]:
-            left[rank["host"]] = left.get(rank["host"], 0) + 1
-        for devices in sorted((size.devices for size in self.sizes for _ in range(size.count) if size.devices), reverse=True):
+        left = Counter(rank["host"] for rank in plan["ranks"])
+        for devices in sorted((size for _, count, size in self.sizes for _ in range(count) if size), reverse=True):
             host = min((name for name in left if left[name] >= devices), key=lambda name: (left[name], name), default=None)
             if host is None:
                 return False
@@ -257,7 +241,7 @@ class KueueWorkload:
         if answer.decision is not None:
             # The label by which its pods are known, and the nodes that they may go to; pods without devices get neither.
             pinned = {"labels": {DECISION_LABEL: answer.decision}, "nodeSelector": {PLAN_LABEL + answer.decision: PLANNED}}
-            entry["podSetUpdates"] = [{"name": size.name, **(pinned if size.devices else {})} for size in self.sizes]
+            entry["podSetUpdates"] = [{"name": name, **(pinned if devices else {})} for name, _, devices in self.sizes]
         return whole
 
 

@@ -16,9 +16,8 @@ from ...errors import ConflictError, ExportError, MeshwrightError
 from ...export import ExportOptions, export, write
 from ...export.launchers.slurm import FILE_NAME
 from ..client import Client
-from ..controller import Controller
+from ..controller import LISTINGS_TO_END, Controller
 from ..decisions import JobRequest, KeptDecision
-from ..follower import LISTINGS_TO_END
 from ..sources import slurm as listing_source
 from . import slurm
 
@@ -116,11 +115,11 @@ def look(controller: Controller, ask: Callable[[], str] = lambda: listing_source
         text = ask()
         try:
             listing = listing_source.read(text, controller.store.last()[1])
-            taken = controller.take(listing, handed)
+            drift, released = controller.take(listing, handed)
         except MeshwrightError as error:
             raise error.at(file=listing_source.PROGRAM) from None
-        remarks += [f"not as it was known: {one}" for one in taken.drift]
-        remarks += [f"given back: the devices of {one}" for one in taken.released] + list(listing.remarks)
+        remarks += [f"not as it was known: {one}" for one in drift]
+        remarks += [f"given back: the devices of {one}" for one in released] + list(listing.remarks)
         if not set(handed) & set(controller.handed_over()) - set(listing.waiting):
             break
     return tuple(dict.fromkeys(remarks))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,25 +20,8 @@ STANDS_OUT = 1.05
 """Times the median of the other hosts beyond which a host's steps are longer than theirs."""
 
 
-class SlowStretch(NamedTuple):
-    """Slow steps of a job on end.
-
-    Attributes:
-        first_step, last_step: the last such stretch.
-        ratio: its median step time over the prediction.
-        hosts: that are to blame; all hosts of the job where none is an outlier.
-        message: a summary in a sentence.
-    """
-
-    first_step: int
-    last_step: int
-    ratio: float
-    hosts: tuple[str, ...]
-    message: str
-
-
-def slow_stretch(decision: JobDecision, observed: Sequence[Observation]) -> SlowStretch | None:
-    """The last `STEPS_ON_END` or more measured steps on end that took more than `SLOWER` times the prediction; None without any.
+def slow_stretch(decision: JobDecision, observed: Sequence[Observation]) -> str | None:
+    """Name the last `STEPS_ON_END` or more measured steps on end that took over `SLOWER` times the prediction; None without any.
 
     The prediction is that of the plan: as earlier runs were observed, where the plan says so.
     """
@@ -60,24 +42,23 @@ def slow_stretch(decision: JobDecision, observed: Sequence[Observation]) -> Slow
     first, last = results[0][0], results[-1][0]
     ratio = float(np.median([step_s for _, step_s in results])) / usual_s
     host_of = {rank["rank"]: rank["host"] for rank in decision.plan["ranks"]}
-    hosts, blamed = _to_blame([one for one in observed if first <= one.step <= last], host_of)
-    message = f"{decision.id}: steps {first} to {last} took {ratio:.3g} times what was predicted; {blamed}"
-    return SlowStretch(first, last, ratio, hosts, message)
+    blamed = _to_blame([one for one in observed if first <= one.step <= last], host_of)
+    return f"{decision.id}: steps {first} to {last} took {ratio:.3g} times what was predicted; {blamed}"
 
 
-def _to_blame(observed: Sequence[Observation], host_of: Mapping[int, str]) -> tuple[tuple[str, ...], str]:
-    """The hosts of slow steps, and a few words."""
+def _to_blame(observed: Sequence[Observation], host_of: Mapping[int, str]) -> str:
+    """The hosts of slow steps in a few words."""
     every = tuple(dict.fromkeys(host_of.values()))
     if len(every) == 1:
-        return every, f"its only host is {every[0]}"
+        return f"its only host is {every[0]}"
     times: dict[str, list[float]] = {}
     for one in observed:
         if one.rank in host_of:
             times.setdefault(host_of[one.rank], []).append(one.step_s)
     medians = {host: float(np.median(values)) for host, values in times.items()}
     if len(medians) < 2:
-        return every, f"ranks of one host alone were measured; it runs on {some(every)}"
+        return f"ranks of one host alone were measured; it runs on {some(every)}"
     slowest = max(medians, key=lambda host: medians[host])
     if medians[slowest] > STANDS_OUT * np.median([value for host, value in medians.items() if host != slowest]):
-        return (slowest,), f"a slow host: {slowest}, whose steps take longest"
-    return every, f"no host differs, so a neighbour on the links between them, or all are slow: {some(every)}"
+        return f"a slow host: {slowest}, whose steps take longest"
+    return f"no host differs, so a neighbour on the links between them, or all are slow: {some(every)}"

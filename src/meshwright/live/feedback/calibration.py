@@ -106,12 +106,29 @@ class ObservedLayer:
 
 def calibration(job_runs: Iterable[JobRun]) -> ObservedCalibration:
     """Return the calibration by some runs, the latest one last."""
-    kinds: dict[tuple[str, int, bool], list[JobRun]] = {}
+    last: dict[tuple[str, int, bool], JobRun] = {}
+    measured: dict[tuple[str, int, bool], list[float]] = {}
     for run in job_runs:
         if run.graph is not None and run.observed_step_s is not None:
-            kinds.setdefault((run.graph, *run.kind), []).append(run)
-    ratios = {kind: np.array([_ratio(run) for run in of_kind]) for kind, of_kind in kinds.items()}
-    rows = tuple(_row(kind, kinds[kind][-1], ratios[kind]) for kind in sorted(kinds))
+            last[run.graph, *run.kind] = run
+            measured.setdefault((run.graph, *run.kind), []).append(run.observed_step_s / run.predicted_step_s)
+    ratios = {kind: np.array(of_kind) for kind, of_kind in measured.items()}
+    rows = []
+    for graph, num_devices, is_on_one_host in sorted(last):
+        kind = graph, num_devices, is_on_one_host
+        low, high = np.percentile(ratios[kind], SPREAD)
+        row = CalibrationRow(
+            graph=graph,
+            job=last[kind].request.job_name,
+            num_devices=num_devices,
+            is_on_one_host=is_on_one_host,
+            num_runs=len(ratios[kind]),
+            ratio=float(np.median(ratios[kind])),
+            low=float(low),
+            high=float(high),
+            factor=factor_of(ratios[kind]),
+        )
+        rows.append(row)
     plain: list[float] = []
     layered: list[float] = []
     for shown in ratios.values():
@@ -122,7 +139,7 @@ def calibration(job_runs: Iterable[JobRun]) -> ObservedCalibration:
     if not plain:
         message = f"{num_runs} measured runs" if num_runs else f"no run with {WARM_UP_STEPS + LEAST_STEPS} measured steps"
         why = f"off: {message}, and no two of one job on as many devices, so that it cannot be tried on a run that it did not see"
-        return ObservedCalibration(is_accepted=False, why=why, num_runs=num_runs, num_compared=0, rows=rows)
+        return ObservedCalibration(is_accepted=False, why=why, num_runs=num_runs, num_compared=0, rows=tuple(rows))
     error, error_with = float(np.mean(plain)), float(np.mean(layered))
     is_better = error_with < error
     against = f"{100 * error_with:.3g} % in place of {100 * error:.3g} % on {len(plain)} runs, each unseen"
@@ -134,32 +151,10 @@ def calibration(job_runs: Iterable[JobRun]) -> ObservedCalibration:
         num_compared=len(plain),
         mean_error=error,
         mean_error_as_observed=error_with,
-        rows=rows,
+        rows=tuple(rows),
     )
 
 
 def factor_of(ratios: Sequence[float] | np.ndarray) -> float:
     """The median of some runs' ratios of observed to predicted step time, drawn towards 1."""
     return float((len(ratios) * np.median(ratios) + FEW_RUNS) / (len(ratios) + FEW_RUNS))
-
-
-def _ratio(run: JobRun) -> float:
-    assert run.observed_step_s is not None, "runs that were not measured are left out"
-    return run.observed_step_s / run.predicted_step_s
-
-
-def _row(kind: tuple[str, int, bool], last: JobRun, ratios: np.ndarray) -> CalibrationRow:
-    graph, num_devices, is_on_one_host = kind
-    low, high = np.percentile(ratios, SPREAD)
-    job = last.request.job_name
-    return CalibrationRow(
-        graph=graph,
-        job=job,
-        num_devices=num_devices,
-        is_on_one_host=is_on_one_host,
-        num_runs=len(ratios),
-        ratio=float(np.median(ratios)),
-        low=float(low),
-        high=float(high),
-        factor=factor_of(ratios),
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ... import settings
 from ...errors import PlanError
@@ -11,26 +11,22 @@ from ...plans import PlacementPlan
 from ...plans.document import Figure
 from ..decisions import ObservedFactor
 
+if TYPE_CHECKING:
+    from ...planning.menu_plan import PlannedFromMenu
+    from ...planning.plan import Planned
+
 OBSERVED = "observed"
 """Provenance of such figures, whose names begin with it."""
 
 ROUNDING = 1e-9
 
 
-class HasPlan(Protocol):
-    """The result of a planner."""
-
-    @property
-    def plan(self) -> PlacementPlan:
-        """The plan of the decision."""
-
-
-Planned = TypeVar("Planned", bound=HasPlan)
+Made = TypeVar("Made", "Planned", "PlannedFromMenu")
 
 
 def plan_as_observed(
-    make: Callable[[float | None], Planned], deadline_s: float | None, factors: Sequence[ObservedFactor]
-) -> tuple[Planned, PlacementPlan]:
+    make: Callable[[float | None], Made], deadline_s: float | None, factors: Sequence[ObservedFactor]
+) -> tuple[Made, PlacementPlan]:
     """A plan whose time as observed, not as predicted, meets a deadline.
 
     The planner is asked for plans that end sooner and sooner as predicted, until one ends in time as observed. Where runs were
@@ -62,7 +58,9 @@ def plan_as_observed(
         if deadline_s is None or allowed_s is None:
             return made, plan
         if figures.get("observed_completion_s", figures["completion_s"]) <= deadline_s:
-            return made, _with_deadline(plan, deadline_s)
+            if plan.job.deadline_s is not None:  # whatever the planner was asked for
+                plan = plan.model_copy(update={"job": plan.job.model_copy(update={"deadline_s": deadline_s})})
+            return made, plan
         note = f"; it must end within {deadline_s:g} s by what earlier runs took, not by the prediction"
         allowed_s = min(allowed_s, figures["completion_s"]) * (1.0 - ROUNDING)
 
@@ -84,10 +82,3 @@ def with_observed(plan: PlacementPlan, factors: Sequence[ObservedFactor]) -> Pla
         if one.name in ("step_s", "completion_s")
     )
     return plan.model_copy(update={"predicted": (*plan.predicted, *observed)})
-
-
-def _with_deadline(plan: PlacementPlan, deadline_s: float) -> PlacementPlan:
-    """The plan of a job that has a deadline with that deadline, whatever the planner was asked for."""
-    if plan.job.deadline_s in (None, deadline_s):
-        return plan
-    return plan.model_copy(update={"job": plan.job.model_copy(update={"deadline_s": deadline_s})})

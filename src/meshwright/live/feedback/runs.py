@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ..decisions import JobDecision, JobRequest, KeptDecision, Mention, Observation
+from ... import files, settings
+from ...errors import ConfigError, InputFileError
+from ..decisions import JobRequest, KeptDecision, Observation
 from ..ledger import Ledger
 
 WARM_UP_STEPS = 10
@@ -66,13 +70,13 @@ def observed_runs(store: Ledger, known: Mapping[str, JobRun] | None = None) -> l
         record = store.decision(name)
         if record is not None and record.decision.plan is not None:
             run = None if known is None else known.get(name)
-            results.append((record.number, run or run_of(record, store.mentions(name), store.observations(name))))
+            results.append((record.number, run or run_of(record, store)))
     return [run for _, run in sorted(results, key=lambda row: row[0])]
 
 
-def run_of(record: KeptDecision, mentions: Sequence[Mention], observed: Sequence[Observation]) -> JobRun:
-    """A decision that has a plan as a run."""
-    decision = record.decision
+def run_of(record: KeptDecision, store: Ledger) -> JobRun:
+    """A decision of a store that has a plan as a run."""
+    decision, mentions = record.decision, store.mentions(record.decision.id)
     began = next((mention for mention in mentions if mention.status == "running"), None)
     began = began or next((mention for mention in mentions if mention.status == "confirmed"), None)
     ends = [] if began is None else [mention for mention in mentions if mention.seq > began.seq]
@@ -81,18 +85,39 @@ def run_of(record: KeptDecision, mentions: Sequence[Mention], observed: Sequence
         decision=decision.id,
         request=decision.request,
         graph=None if decision.inputs is None else decision.inputs.graph,
-        hosts=hosts_of(decision),
+        hosts=() if decision.plan is None else tuple(rank["host"] for rank in decision.plan["ranks"]),
         predicted_step_s=decision.predicted["step_s"],
-        observed_step_s=observed_step_s(observed),
+        observed_step_s=observed_step_s(store.observations(decision.id)),
         began_at=None if began is None else datetime.fromisoformat(began.at),
         ended_at=None if last is None else datetime.fromisoformat(last.at),
         ended_by="" if last is None else f"{last.status}{': ' * bool(last.detail)}{last.detail}",
     )
 
 
-def hosts_of(decision: JobDecision) -> tuple[str, ...]:
-    """The host of each rank of a decision's plan."""
-    return () if decision.plan is None else tuple(rank["host"] for rank in decision.plan["ranks"])
+def read_observations(path: str | Path) -> list[Observation]:
+    """The rows of a file of JSON lines, each as ``{"step": 10, "step_s": 0.53, "rank": 0}``; blank lines do not count.
+
+    Raises:
+        InputFileError: the file is missing, no text, holds no row, or a line is no JSON object.
+        ConfigError: an unknown key or impossible value, by its line.
+    """
+    rows = []
+    for number, line in enumerate(files.read_text(path).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+        except ValueError:
+            raise InputFileError("is no JSON", file=path, line=number, value=line[:80]) from None
+        if not isinstance(data, dict):
+            raise InputFileError('a row is an object as {"step": 10, "step_s": 0.53}', file=path, line=number, value=line[:80])
+        try:
+            rows.append(settings.build_settings(Observation, data))
+        except ConfigError as error:
+            raise error.at(file=path, line=number) from None
+    if not rows:
+        raise InputFileError("holds no step times", file=path)
+    return rows
 
 
 def counted_steps(observed: Sequence[Observation]) -> list[tuple[int, float]]:

@@ -1,7 +1,7 @@
 """The file of a ledger: an SQLite database of ours, opened so that no crash loses or halves what was kept.
 
 Writers take turns (``BEGIN IMMEDIATE``); a turn is on the disk when it ends (``synchronous = FULL``). Readers go on meanwhile
-(``journal_mode = WAL``). Files of an older version are brought forward when they are opened to write.
+(``journal_mode = WAL``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ... import inputs
 from ...errors import InputFileError
-from .sums import COLUMNS, REMEDY, sum_of
+from .sums import REMEDY, insert, with_sum
 
 SCHEMA_VERSION = 4
 APPLICATION_ID = 0x6D657368
@@ -33,54 +33,37 @@ COUNT_DOCUMENTS = """INSERT INTO document_use SELECT digest, count(*) FROM (
     UNION ALL SELECT json_extract(body, '$.request.job.document') FROM decision WHERE json_type(body, '$.request.job') = 'object'
 ) WHERE digest IS NOT NULL GROUP BY digest"""
 
-_STEPS = {
-    1: """
-CREATE TABLE change (seq INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, at TEXT NOT NULL);
-CREATE TABLE snapshot (seq INTEGER PRIMARY KEY, body TEXT NOT NULL);
-""",
-    2: """
-CREATE TABLE name (name TEXT NOT NULL);
+_SCHEMA = """
+CREATE TABLE change (seq INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, at TEXT NOT NULL, sum INTEGER);
+CREATE TABLE snapshot (seq INTEGER PRIMARY KEY, body TEXT NOT NULL, sum INTEGER);
+CREATE TABLE name (name TEXT NOT NULL, sum INTEGER);
 CREATE TABLE decision (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, key TEXT UNIQUE,
-                       outcome TEXT NOT NULL, body TEXT NOT NULL, at TEXT NOT NULL);
+                       outcome TEXT NOT NULL, body TEXT NOT NULL, at TEXT NOT NULL, sum INTEGER);
 CREATE INDEX preparing ON decision (number) WHERE outcome = 'preparing';
 CREATE TABLE mention (decision TEXT NOT NULL, seq INTEGER NOT NULL, at TEXT NOT NULL, status TEXT NOT NULL,
-                      detail TEXT NOT NULL, PRIMARY KEY (decision, seq)) WITHOUT ROWID;
-CREATE TABLE document (digest TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE observation (decision TEXT NOT NULL, step INTEGER NOT NULL, rank INTEGER NOT NULL, step_s REAL NOT NULL,
-                          PRIMARY KEY (decision, step, rank)) WITHOUT ROWID;
-""",
-    3: """
-CREATE TABLE floor (seq INTEGER NOT NULL, at TEXT, body TEXT);
-INSERT INTO floor VALUES (0, NULL, NULL);
-CREATE TABLE old_key (key TEXT PRIMARY KEY, decision TEXT NOT NULL, request TEXT NOT NULL, at TEXT NOT NULL) WITHOUT ROWID;
-CREATE INDEX old_key_at ON old_key (at);
+                      detail TEXT NOT NULL, sum INTEGER, PRIMARY KEY (decision, seq)) WITHOUT ROWID;
 CREATE INDEX mention_seq ON mention (seq);
+CREATE TABLE document (digest TEXT PRIMARY KEY, body TEXT NOT NULL, sum INTEGER) WITHOUT ROWID;
 CREATE TABLE document_use (digest TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE observation (decision TEXT NOT NULL, step INTEGER NOT NULL, rank INTEGER NOT NULL, step_s REAL NOT NULL,
+                          sum INTEGER, PRIMARY KEY (decision, step, rank)) WITHOUT ROWID;
+CREATE TABLE floor (seq INTEGER NOT NULL, at TEXT, body TEXT, sum INTEGER);
+CREATE TABLE old_key (key TEXT PRIMARY KEY, decision TEXT NOT NULL, request TEXT NOT NULL, at TEXT NOT NULL,
+                      sum INTEGER) WITHOUT ROWID;
+CREATE INDEX old_key_at ON old_key (at)
 """
-    + COUNT_DOCUMENTS,
-    4: "".join(
-        f"ALTER TABLE {table} ADD COLUMN sum INTEGER; UPDATE {table} SET sum = sum_of('{table}', {', '.join(names)});"  # noqa: S608
-        for table, names in COLUMNS.items()
-    ),
-}
-"""The statements that make each version out of the one before. From version 3 on a ledger may give up its past, see
-`retention`. From version 4 on its records have checksums, see `sums`.
-
-``floor`` is the state after the last change that was given up. ``old_key`` has the keys of such decisions; ``document_use``
-counts the decisions that name each document.
+"""A ledger may give up its past, see `retention`. ``floor`` is the state after the last change that was given up, ``old_key`` has
+the keys of such decisions. ``document_use`` counts the decisions that name each document. Of ``sum`` see `sums`.
 """
 
 _NAME_BYTES = 3
 
 
-def open_ledger(path: Path, *, is_read: bool = False) -> tuple[sqlite3.Connection, int]:
+def open_ledger(path: Path, *, is_read: bool = False) -> sqlite3.Connection:
     """Open a ledger; made where it is absent, unless it is to be read.
 
-    Returns:
-        A connection, and the version of the file.
-
     Raises:
-        InputFileError: no database, of another program or a later version, on a network file system, or it cannot be opened.
+        InputFileError: no database, of another program or version, on a network file system, or it cannot be opened.
     """
     real = Path(os.path.realpath(path))
     if not real.parent.is_dir():
@@ -105,17 +88,13 @@ def open_ledger(path: Path, *, is_read: bool = False) -> tuple[sqlite3.Connectio
     except sqlite3.Error as error:
         raise as_input_error(error, path) from None
     try:
-        return database, _begin(database, path, is_read=is_read)
+        _begin(database, path, is_read=is_read)
+        return database
     except BaseException as error:
         database.close()
         if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
             raise as_input_error(error, path) from None
         raise
-
-
-def version_of(database: sqlite3.Connection) -> int:
-    """The version of a ledger that is open, which another process may have brought forward."""
-    return _pragma(database, "user_version")
 
 
 def as_input_error(error: sqlite3.Error | UnicodeDecodeError, path: Path, remedy: str = REMEDY) -> InputFileError:
@@ -147,37 +126,35 @@ def file_system(folder: Path, mounts: str = "/proc/self/mounts") -> str | None:
     return result
 
 
-def _begin(database: sqlite3.Connection, path: Path, *, is_read: bool) -> int:
-    """Check the file, make the tables of a new one and bring an older one forward; its version."""
+def _begin(database: sqlite3.Connection, path: Path, *, is_read: bool) -> None:
+    """Check the file, and make the tables of a new one."""
     database.execute("PRAGMA busy_timeout = 30000")
     database.execute("BEGIN")  # what is checked is of one moment
-    version = _version(database, path)
-    if version and _pragma(database, "page_count") * _pragma(database, "page_size") <= MOST_CHECKED_BYTES:
+    is_new = _is_new(database, path)
+    if not is_new and _pragma(database, "page_count") * _pragma(database, "page_size") <= MOST_CHECKED_BYTES:
         (result,) = database.execute("PRAGMA integrity_check(1)").fetchone()
         if result != "ok":
             raise InputFileError(f"the ledger is damaged: {result}; {REMEDY}", file=path)
     database.execute("COMMIT")
     if is_read:
         database.execute("PRAGMA query_only = ON")
-        if version == 0:
+        if is_new:
             raise InputFileError("holds nothing yet: its first change was not kept; change it, or remove it", file=path)
-        return version
-    if version == 0:
+        return
+    if is_new:
         _write_ahead(database)
     database.execute("PRAGMA synchronous = FULL")
-    if version == SCHEMA_VERSION:
-        return version
-    database.create_function("sum_of", -1, sum_of, deterministic=True)
+    if not is_new:
+        return
     database.execute("BEGIN IMMEDIATE")
-    for step in range(_version(database, path) + 1, SCHEMA_VERSION + 1):
-        for statement in filter(str.strip, _STEPS[step].split(";")):
+    if _is_new(database, path):  # another process may have made them meanwhile
+        for statement in _SCHEMA.split(";"):
             database.execute(statement)
-        if step == 2:
-            database.execute("INSERT INTO name (name) VALUES (?)", (secrets.token_hex(_NAME_BYTES),))
-    database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        database.execute(insert("name"), with_sum("name", secrets.token_hex(_NAME_BYTES)))
+        database.execute(insert("floor"), with_sum("floor", 0, None, None))
+        database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     database.execute("COMMIT")
-    return SCHEMA_VERSION
 
 
 def _write_ahead(database: sqlite3.Connection) -> None:
@@ -193,24 +170,17 @@ def _write_ahead(database: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def _version(database: sqlite3.Connection, path: Path) -> int:
-    """The version of the file; 0 where nothing is in it yet. Other databases are refused."""
+def _is_new(database: sqlite3.Connection, path: Path) -> bool:
+    """Whether nothing is in the file yet. Other databases, and ledgers of another version, are refused."""
     identity, version = _pragma(database, "application_id"), _pragma(database, "user_version")
     num_tables = int(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
     if (identity, version, num_tables) == (0, 0, 0):
-        return 0
+        return True
     if identity != APPLICATION_ID:
         raise InputFileError("is a database, but no ledger of meshwright", file=path)
-    if not 1 <= version <= SCHEMA_VERSION:
-        raise InputFileError(f"is a ledger of version {version}; versions up to {SCHEMA_VERSION} are known", file=path)
-    (made,) = database.execute(
-        "SELECT count(*) FROM (SELECT name FROM sqlite_master WHERE name IN ('change', 'name', 'floor')"
-        " UNION ALL SELECT name FROM pragma_table_info('change') WHERE name = 'sum')"
-    ).fetchone()
-    if made != version:
-        problem = f"the ledger is damaged: its header names version {version}, its tables are of version {made}"
-        raise InputFileError(problem, file=path)
-    return version
+    if version != SCHEMA_VERSION:
+        raise InputFileError(f"is a ledger of version {version}; version {SCHEMA_VERSION} is known", file=path)
+    return False
 
 
 def _pragma(database: sqlite3.Connection, name: str) -> int:

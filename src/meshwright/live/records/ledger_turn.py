@@ -59,7 +59,7 @@ class LedgerTurn:
 
     def next_id(self) -> str:
         """The id of the next decision."""
-        ((name,),) = whole_rows(self._db, self._ledger.path, "name", has_sums=True)
+        ((name,),) = whole_rows(self._db, self._ledger.path, "name")
         return f"{name}-{self._next_number()}"
 
     def _next_number(self) -> int:
@@ -150,7 +150,7 @@ class LedgerTurn:
             How many were given up, and the number after which to go on; None where no older one is left.
         """
         where = "WHERE number > ? ORDER BY number LIMIT ?"
-        rows = list(whole_rows(self._db, self._ledger.path, "decision", where, (after, limit), has_sums=True))
+        rows = list(whole_rows(self._db, self._ledger.path, "decision", where, (after, limit)))
         holding = {job.of_decision for job in self.state.jobs}
         given_up = 0
         for _, name, key, outcome, body, at in rows:

@@ -19,8 +19,8 @@ from ..changes import CHANGE, changed
 from ..ledger import Ledger
 from ..state import ClusterState
 from .decision_bodies import unpacked
-from .ledger_file import COUNT_DOCUMENTS, SCHEMA_VERSION, as_input_error, open_ledger, version_of
-from .sums import COLUMNS, KEYS, columns, insert, is_whole, record, with_sum
+from .ledger_file import COUNT_DOCUMENTS, as_input_error, open_ledger
+from .sums import COLUMNS, KEYS, insert, is_whole, record, with_sum
 
 Records = dict[str, list[tuple[Any, ...]]]
 Found = TypeVar("Found")
@@ -56,7 +56,7 @@ def repair(path: Path) -> Repaired:
             raise InputFileError("a file of this name is in the way; move it first", file=one)
     is_open = False
     with suppress(InputFileError):
-        open_ledger(path, is_read=True)[0].close()
+        open_ledger(path, is_read=True).close()
         is_open = True
     lost, last = list[str](), dict[str, int]()
     try:
@@ -90,18 +90,17 @@ def repair(path: Path) -> Repaired:
 def _whole_records(database: sqlite3.Connection, table: str, lost: list[str]) -> list[tuple[Any, ...]]:
     """The whole records of a table, read from both ends where a page between them cannot be read."""
     names = {name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")}
-    has_sums, key = "sum" in names, COLUMNS[table][: KEYS.get(table, 1)]
-    if not has_sums and version_of(database) >= SCHEMA_VERSION:
+    key = COLUMNS[table][: KEYS.get(table, 1)]
+    if "sum" not in names:
         lost.append(table)
-    if not names:
         return []
     results: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for direction in ("ASC", "DESC"):
         order = ", ".join(f"{one} {direction}" for one in key)
-        query = f"SELECT {columns(table, has_sums=has_sums)} FROM {table} NOT INDEXED ORDER BY {order}"  # noqa: S608 - ours
+        query = f"SELECT {', '.join(COLUMNS[table])}, sum FROM {table} NOT INDEXED ORDER BY {order}"  # noqa: S608 - ours
         try:
             for row in database.execute(query):
-                if is_whole(table, row, has_sums=has_sums):
+                if is_whole(table, row):
                     results[row[: len(key)]] = row[:-1]
                 else:
                     lost.append(record(table, row[:-1]))

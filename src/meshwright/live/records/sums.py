@@ -1,7 +1,6 @@
 """Checksums of the records of a ledger: a wrong byte on the disk is refused with the record's name, and never read as content.
 
-From version 4 of the file on, each record has the CRC-32 of its table and values. Older files have none until they are next
-written; of them only what cannot be read at all is refused.
+Each record has the CRC-32 of its table and values.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,25 +47,9 @@ def with_sum(table: str, *values: Any) -> tuple[Any, ...]:
     return *values, sum_of(table, *values)
 
 
-def columns(table: str, *, has_sums: bool) -> str:
-    """The columns that are read of a table."""
-    return f"{', '.join(COLUMNS[table])}, {'sum' if has_sums else 'NULL'}"
-
-
-def is_whole(table: str, row: tuple[Any, ...], *, has_sums: bool) -> bool:
-    """Whether a record is as it was written, or of an older file can be."""
-    if has_sums:
-        return bool(sum_of(table, *row[:-1]) == row[-1])
-    values = dict(zip(COLUMNS[table], row, strict=False))
-    try:
-        for value in row:
-            if isinstance(value, str):
-                value.encode()  # half a letter cannot be
-        if values.get("at") is not None:
-            datetime.fromisoformat(values["at"])
-        return type(values.get("seq", 0)) is int
-    except (TypeError, ValueError):
-        return False
+def is_whole(table: str, row: tuple[Any, ...]) -> bool:
+    """Whether a record is as it was written."""
+    return bool(sum_of(table, *row[:-1]) == row[-1])
 
 
 def record(table: str, row: tuple[Any, ...]) -> str:
@@ -77,7 +59,7 @@ def record(table: str, row: tuple[Any, ...]) -> str:
 
 
 def whole_rows(
-    database: sqlite3.Connection, path: Path, table: str, rest: str = "", values: tuple[Any, ...] = (), *, has_sums: bool
+    database: sqlite3.Connection, path: Path, table: str, rest: str = "", values: tuple[Any, ...] = ()
 ) -> Iterator[tuple[Any, ...]]:
     """Records of a table in the order of `COLUMNS`.
 
@@ -86,13 +68,12 @@ def whole_rows(
         table: of them.
         rest: of the statement.
         values: of its places.
-        has_sums: whether the file has checksums.
 
     Raises:
         InputFileError: one is not as it was written.
     """
-    for row in database.execute(f"SELECT {columns(table, has_sums=has_sums)} FROM {table} {rest}", values):  # noqa: S608
-        if not is_whole(table, row, has_sums=has_sums):
+    for row in database.execute(f"SELECT {', '.join(COLUMNS[table])}, sum FROM {table} {rest}", values):  # noqa: S608
+        if not is_whole(table, row):
             raise damaged(path, record(table, row))
         yield row[:-1]
 

@@ -110,13 +110,15 @@ class FleetWorld:
         priced = build(types, span.cluster, tried, frameworks=[request.framework for request in requests])
         menu = real_menu(priced, requests, durations)
         took_s = [durations.seconds(arrival.run) for arrival in span.arrivals if arrival.run is not None] or [3600.0]
+        held_s = sum(durations.seconds(one.run) * len(one.run.hosts) for one in span.arrivals if one.run is not None)
+        arrived = held_s / (max(1.0, span.arrivals[-1].asked_s) * num_devices)  # of work in a second, over the devices
         duration = {"median_s": np.median(took_s), "sigma": min(4.0, np.log(took_s).std()), "most_s": max(took_s)}
         options = {
             "cluster": span.cluster.name,
             "job_types": types,
             "menu": tried,
             "requested": dict.fromkeys(np.unique(menu.table.degree).tolist(), 1.0),
-            "load": _load(span, durations),
+            "load": float(np.clip(arrived, 1e-3, 10.0)),  # as settings of a fleet allow it
             "duration": {name: float(value) for name, value in duration.items()},
             "num_jobs": len(kind) + len(span.marks),
             "queue_capacity": queue,
@@ -290,12 +292,6 @@ def _type(request: JobRequest, number: int, job: str) -> JobTypeSettings:
         "sequence_length": request.sequence_length,
     }
     return settings.build_settings(JobTypeSettings, data)
-
-
-def _load(span: PastSpan, durations: RealDurations) -> float:
-    """Work of the span that arrives in a second, over its devices, as settings of a fleet allow it."""
-    held_s = sum(durations.seconds(arrival.run) * len(arrival.run.hosts) for arrival in span.arrivals if arrival.run is not None)
-    return float(np.clip(held_s / (max(1.0, span.arrivals[-1].asked_s) * span.cluster.num_devices), 1e-3, 10.0))
 
 
 def real_menu(menu: Menu, requests: Sequence[JobRequest], durations: RealDurations) -> Menu:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,21 +31,6 @@ class Outcomes(NamedTuple):
     is_unknown: NDArray[np.bool_]
 
 
-class Trust(NamedTuple):
-    """Whether a replay can be trusted.
-
-    Attributes:
-        is_trusted: whether the playback is within `TRUSTED` of the record.
-        why: a sentence.
-        recorded_mean_s, played_mean_s: completion times of the jobs whose end is recorded; None where there is none.
-    """
-
-    is_trusted: bool
-    why: str
-    recorded_mean_s: float | None
-    played_mean_s: float | None
-
-
 def play_back(span: PastSpan, durations: RealDurations) -> Outcomes:
     """Play what happened; a job whose devices are still held in the playback waits for them."""
     num = len(span.arrivals)
@@ -68,11 +53,16 @@ def play_back(span: PastSpan, durations: RealDurations) -> Outcomes:
     return Outcomes(is_blocked, completion_s, waiting_s, device_s, is_unknown)
 
 
-def trust(span: PastSpan, played: Outcomes, durations: RealDurations) -> Trust:
-    """Compare the playback with the record, over the jobs whose end is recorded."""
+def trust(span: PastSpan, played: Outcomes, durations: RealDurations) -> dict[str, Any]:
+    """Compare the playback with the record, over the jobs whose end is recorded.
+
+    Returns:
+        Whether the playback is within `TRUSTED` of the record, why, and the completion times of both; None where no job ended.
+    """
     ended = [(k, one.run) for k, one in enumerate(span.arrivals) if one.run is not None and one.run.ended_at is not None]
     if not ended:
-        return Trust(False, "no job of the span has ended, so the playback cannot be checked", None, None)
+        why = "no job of the span has ended, so the playback cannot be checked"
+        return {"is_trusted": False, "why": why, "recorded_mean_completion_s": None, "played_mean_completion_s": None}
     asked_s = np.array([span.arrivals[k].asked_s for k, _ in ended])
     ends_s = np.array([span.seconds(run.ended_at) for _, run in ended if run.ended_at is not None])
     recorded_s = float((ends_s - asked_s).mean())
@@ -81,8 +71,9 @@ def trust(span: PastSpan, played: Outcomes, durations: RealDurations) -> Trust:
     message = (
         f"the real events, played back, take {played_s:.6g} s in the mean and took {recorded_s:.6g} s ({100 * off:.2g} % off)"
     )
+    means = {"recorded_mean_completion_s": recorded_s, "played_mean_completion_s": played_s}
     if off <= TRUSTED:
-        return Trust(True, message, recorded_s, played_s)
+        return {"is_trusted": True, "why": message, **means}
     others = []
     for _, run in ended:
         ran_s, wanted_s = run.ran_s or 0.0, durations.seconds(run)
@@ -96,4 +87,4 @@ def trust(span: PastSpan, played: Outcomes, durations: RealDurations) -> Trust:
             f"{len(others)} of {len(ended)} jobs ran more than {100 * TRUSTED:.0f} % longer or shorter than their steps times "
             f"the step time; the most {run.decision}, {ran_s:.6g} s in place of {wanted_s:.6g} s: {what} ({run.ended_by})"
         )
-    return Trust(False, f"{message}; {reason}", recorded_s, played_s)
+    return {"is_trusted": False, "why": f"{message}; {reason}", **means}

@@ -10,14 +10,13 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from ...clusters.cluster import Cluster
 from ...errors import PolicyError
@@ -28,7 +27,7 @@ from ...planning.policies import MENU_RULE, is_baseline, is_by_menu
 from ..deciding import Planners
 from ..ledger import Ledger
 from .durations import RealDurations
-from .fleet_world import MOST_WAITING, FleetWorld, looks_ahead
+from .fleet_world import FleetWorld, looks_ahead
 from .playback import Outcomes, play_back, trust
 from .service_world import ServiceWorld
 from .span import PastSpan, read_span
@@ -45,28 +44,22 @@ RECORDED = "what happened"
 Progress = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The request for a replay.
+class ReplayRequest(BaseModel):
+    """A span of the past, and the policies that play it, as ``meshwright history replay`` takes them."""
 
-    Attributes:
-        since, until: the span.
-        policies: see `fleet_world.FleetWorld.player`.
-        queue: jobs that may wait under a policy; with 0 a job that cannot start at once is refused, as the service does.
-        as_served: whether policies of fleets decide as the service lets them, which has no queue to wait in.
-    """
+    model_config = ConfigDict(extra="forbid")
 
-    since: datetime
-    until: datetime
-    policies: tuple[str, ...]
-    queue: int = MOST_WAITING
+    since: AwareDatetime
+    until: AwareDatetime | None = None
+    policies: Annotated[list[Annotated[str, Field(min_length=1, max_length=300)]], Field(min_length=1, max_length=20)]
+    queue: Annotated[int, Field(ge=0, le=10_000)] = 10_000
     as_served: bool = False
 
 
 def replay(
     store: Ledger,
     cluster: Cluster,
-    request: Asked,
+    request: ReplayRequest,
     planners_of: Callable[[str], Planners],
     *,
     cache: Path | None = None,
@@ -77,7 +70,8 @@ def replay(
     Args:
         store: of the past.
         cluster: of the store.
-        request: what is wanted.
+        request: what is wanted; its end is said. With a queue of 0 a job that cannot start at once is refused, as the service
+            does. ``as_served``: policies of fleets decide as the service lets them, which has no queue to wait in.
         planners_of: gives the planners of a policy.
         cache: folder of priced menus.
         progress: called with a phase, what is done of it and what there is.
@@ -92,6 +86,7 @@ def replay(
     for spec in request.policies:
         if request.policies.count(spec) > 1:
             raise PolicyError("appears twice", field="--policy", value=spec)
+    assert request.until is not None, "its end is said"
     span = read_span(store, cluster, request.since, request.until)
     durations = RealDurations(span.runs)
     recorded = play_back(span, durations)
@@ -118,16 +113,13 @@ def replay(
         "num_jobs": len(span.arrivals),
         "num_refused": refused,
         "queue": request.queue,
-        "is_trusted": trusted.is_trusted,
-        "why": trusted.why,
-        "recorded_mean_completion_s": trusted.recorded_mean_s,
-        "played_mean_completion_s": trusted.played_mean_s,
+        **trusted,
         "rows": rows,
         "remarks": remarks,
     }
 
 
-def played(path: Path, request: Asked, recipe: dict[str, Any]) -> dict[str, Any]:
+def played(path: Path, request: ReplayRequest, recipe: dict[str, Any]) -> dict[str, Any]:
     """Play a span of a ledger's past, in a process of its own and at low priority; raises as `replay`.
 
     Args:
@@ -146,7 +138,7 @@ def played(path: Path, request: Asked, recipe: dict[str, Any]) -> dict[str, Any]
 def _plays(
     span: PastSpan,
     durations: RealDurations,
-    request: Asked,
+    request: ReplayRequest,
     planners_of: Callable[[str], Planners],
     cache: Path | None,
     progress: Progress | None,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...simulation.cluster.interruptions import RESTART_S
 from ..deciding import Planners
-from ..decisions import DecisionInputs, JobRequest, free_runs
+from ..decisions import DecisionInputs, free_runs
 from ..state import of_whole_hosts
 from .durations import RealDurations
 from .playback import Outcomes
@@ -122,7 +122,11 @@ class ServiceWorld:
         if np.isinf(free_s).all():
             return False
         request = one.request.model_copy(update={"steps": int(self._steps[job]), "deadline_s": left_s})
-        decided = self._planners.decide(self._inputs(request, free_s))
+        free, policy = free_runs(free_s), self._planners.policy
+        inputs = DecisionInputs.model_construct(
+            request=request, policy=policy, digest="", seq=0, now=self._span.begin, free=free, seed=0
+        )
+        decided = self._planners.decide(inputs)
         if decided.plan is None:
             return False
         ranks = decided.plan.ranks
@@ -142,11 +146,6 @@ class ServiceWorld:
         end_s = steps_from_s + self._steps[job] * step_s
         heapq.heappush(self._ends, _Stay(end_s, self._now_s, steps_from_s, self._count, job, held, step_s))
         return True
-
-    def _inputs(self, request: JobRequest, free_s: NDArray[np.float64]) -> DecisionInputs:
-        return DecisionInputs.model_construct(
-            request=request, policy=self._planners.policy, digest="", seq=0, now=self._span.begin, free=free_runs(free_s), seed=0
-        )
 
     def _stop(self, is_down: NDArray[np.bool_]) -> None:
         """Jobs on hosts that are gone wait again, first in line, from their last whole step."""

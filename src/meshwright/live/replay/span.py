@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...errors import StateError
 from ...quantities import counted
-from ...simulation.ragged import row_starts
 from ..changes import Listed, changed
 from ..decisions import JobRequest, KeptDecision
 from ..feedback.runs import JobRun, run_of
 from ..ledger import Ledger
-from ..state import ClusterState, HeldJob
+from ..state import ClusterState, HeldJob, numbered_hosts
 from ..store import every_change, every_decision, last_before
 
 
@@ -131,7 +130,7 @@ def read_span(store: Ledger, cluster: Cluster, since: datetime, until: datetime)
         if framework is not None:  # of the service where the request names none
             request = request.model_copy(update={"framework": framework})
         arrivals.append(Arrival(record.decision.id, request, (asked_at - begin).total_seconds(), run, devices))
-    earlier = tuple(_run(stored, store) for stored in every if _at(stored) < since and stored.decision.plan is not None)
+    earlier = tuple(run_of(stored, store) for stored in every if _at(stored) < since and stored.decision.plan is not None)
     ordered = tuple(sorted(arrivals, key=lambda one: one.asked_s))
     if not ordered:
         raise StateError("no job of the span was decided on and started; " + "; ".join(left_out), field="--since")
@@ -158,7 +157,7 @@ def _arrivals(within: list[KeptDecision], store: Ledger) -> tuple[list[tuple[Kep
         else:
             refused.pop(words, None)
             mentions = store.mentions(record.decision.id)
-            run = run_of(record, mentions, store.observations(record.decision.id))
+            run = run_of(record, store)
             if run.began_at is None and mentions and mentions[-1].status != "reserved":
                 left_out["whose devices were given back before it was handed over"] += 1
             else:
@@ -177,9 +176,7 @@ class _Fold:
 
     def __init__(self, store: Ledger, cluster: Cluster, begin: datetime, own: set[str]) -> None:
         self._store, self._begin, self._own = store, begin, own
-        self._index: Mapping[str, int] = {name: number for number, name in enumerate(cluster.host_names)}
-        self._sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
-        self._first = row_starts(self._sizes)[:-1]
+        self._index, self._sizes, self._first = numbered_hosts(cluster)
         self._num_devices = cluster.num_devices
         self._known: dict[str, tuple[HeldJob, NDArray[np.int64]]] = {}
         self.devices: dict[str, NDArray[np.int64]] = {}
@@ -270,7 +267,3 @@ class _Fold:
 
 def _at(record: KeptDecision) -> datetime:
     return datetime.fromisoformat(record.at)
-
-
-def _run(record: KeptDecision, store: Ledger) -> JobRun:
-    return run_of(record, store.mentions(record.decision.id), store.observations(record.decision.id))

@@ -45,9 +45,17 @@ def exchange(
         InputFileError: nobody answers, not in time, not whole, or more than `MOST_BYTES`.
     """
     ends_s = time.monotonic() + wait_s
-    connection = _connection_to(url, wait_s)
+    parsed = urlsplit("" if url.startswith(UNIX) else url)
+    connection: http.client.HTTPConnection
+    if url.startswith(UNIX):
+        connection = SocketFileConnection(url.removeprefix(UNIX), wait_s)
+    elif parsed.scheme == "https":
+        context = ssl.create_default_context()
+        connection = http.client.HTTPSConnection(str(parsed.hostname), parsed.port, timeout=wait_s, context=context)
+    else:
+        connection = http.client.HTTPConnection(str(parsed.hostname), parsed.port, timeout=wait_s)
     try:
-        connection.request(method, ("" if url.startswith(UNIX) else urlsplit(url).path.rstrip("/")) + path, body, headers)
+        connection.request(method, parsed.path.rstrip("/") + path, body, headers)
         with connection.getresponse() as answer:
             parts, size = [], 0
             while chunk := answer.read1(_CHUNK_BYTES):
@@ -69,17 +77,6 @@ def exchange(
     finally:
         connection.close()
     return answer.status, b"".join(parts).decode(errors="replace")
-
-
-def _connection_to(url: str, wait_s: float) -> http.client.HTTPConnection:
-    """A connection, not yet open, to an address or a socket file."""
-    if url.startswith(UNIX):
-        return SocketFileConnection(url.removeprefix(UNIX), wait_s)
-    parts = urlsplit(url)
-    assert parts.hostname is not None, "is_address"
-    if parts.scheme == "https":
-        return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=wait_s, context=ssl.create_default_context())
-    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=wait_s)
 
 
 class SocketFileConnection(http.client.HTTPConnection):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -51,18 +51,6 @@ class ReadPart(BaseModel):
     """A part of an answer; only some keys are read."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
-
-
-class Taken(NamedTuple):
-    """The changes by a listing.
-
-    Attributes:
-        drift: contradictions to the known state, a sentence each.
-        released: ids of decisions whose devices were given back, as their hosts take no jobs any more.
-    """
-
-    drift: tuple[str, ...]
-    released: tuple[str, ...]
 
 
 class FreeDevices:
@@ -194,9 +182,7 @@ def listed(
     Raises:
         ConfigError: a name or number in it that cannot be.
     """
-    wrong = {host for job in jobs for host in job["devices"] if not is_host_name(host)} | {
-        host for host in hosts if not is_host_name(host)
-    }
+    wrong = {host for named in (hosts, *(job["devices"] for job in jobs)) for host in named if not is_host_name(host)}
     if wrong:
         named = some([repr(plain(host, 60)) for host in sorted(wrong)], 3)
         remarks = [*remarks, f"left out, as no host name by RFC 1123: {named}"]

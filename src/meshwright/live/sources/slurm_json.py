@@ -24,7 +24,7 @@ from ...errors import StateError
 from ..state import ClusterState
 from .host_lists import hosts_in
 from .listings import EMPTY, Listing, ReadPart, plain
-from .programs import OR_A_FILE, answer
+from .programs import answer
 from .slurm_records import PARTS, ListedJob, ListedNode, decision_of, gpus, id_of, listing_of
 
 PROGRAM = "squeue --json"
@@ -133,20 +133,17 @@ class FormError(StateError):
     """An answer that is whole and cannot be read as JSON for all that; the text form may be."""
 
 
-def ask(otherwise: str = OR_A_FILE) -> str:
+def ask() -> str:
     """The answers of Slurm's commands on this machine, one after the other.
-
-    Args:
-        otherwise: what can be done where a command is absent.
 
     Raises:
         FormError: they write JSON in a form that is not known.
         StateError: what they write is no JSON.
         InputFileError: a command is not there, fails or takes too long.
     """
-    jobs = answer(JOBS_COMMAND, otherwise=otherwise)
+    jobs = answer(JOBS_COMMAND)
     written = form_name(next(_answers(jobs)))
-    return jobs + answer(OLD_NODES_COMMAND if written == OLDEST else NODES_COMMAND, otherwise=otherwise)
+    return jobs + answer(OLD_NODES_COMMAND if written == OLDEST else NODES_COMMAND)
 
 
 def read(text: str, known: ClusterState = EMPTY) -> Listing:

@@ -138,20 +138,6 @@ class ListedJob(NamedTuple):
     allocated: Mapping[str, tuple[int, tuple[int, ...]]]
 
 
-class _Held(NamedTuple):
-    """The devices of a job while devices are assigned.
-
-    Attributes:
-        job: the job.
-        devices: of each host.
-        counts: on each host the number of those without an index.
-    """
-
-    job: ListedJob
-    devices: dict[str, tuple[int, ...]]
-    counts: dict[str, int]
-
-
 def decision_of(comment: str) -> str | None:
     """The decision that a job's comment names."""
     match = _DECISION.match(comment)
@@ -262,32 +248,34 @@ def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> 
 
     Where two hold one device, as after a suspension, it is the running one's.
     """
-    dealt = [_Held(job, {}, {}) for job in sorted(jobs, key=lambda job: (job.state == "SUSPENDED", job.number))]
-    is_whole = [one.job.shares == "NO" and one.job.state in _HOLDING for one in dealt]
+    dealt = sorted(jobs, key=lambda job: (job.state == "SUSPENDED", job.number))
+    devices: list[dict[str, tuple[int, ...]]] = [{} for _ in dealt]
+    counts: list[dict[str, int]] = [{} for _ in dealt]  # of devices without an index
+    is_whole = [job.shares == "NO" and job.state in _HOLDING for job in dealt]
     sharing, users = [], []
-    for place, (job, where, count) in enumerate(dealt):
+    for place, job in enumerate(dealt):
         whole = is_whole[place]
         for host, (number, indices) in job.allocated.items():
             target = range(free.num_devices.get(host) or 0) if whole else indices
             taken = free.take(host, target)
             if taken or whole:
-                where[host] = taken
+                devices[place][host] = taken
             if len(taken) < len(target):
                 sharing.append(job.id)
                 is_whole[place] = False
             if number and not target:
-                count[host] = number
-    named = [{"id": one.job.id, "decision": one.job.decision, "counts": one.counts} for one in dealt]
-    for one, result in zip(dealt, assumed(named, free, known), strict=True):
-        one.devices.update(result["devices"])
-    for job, where, _ in dealt:
+                counts[place][host] = number
+    named = [{"id": job.id, "decision": job.decision, "counts": count} for job, count in zip(dealt, counts, strict=True)]
+    for where, result in zip(devices, assumed(named, free, known), strict=True):
+        where.update(result["devices"])
+    for job, where in zip(dealt, devices, strict=True):
         if job.shares in _OF_A_GROUP and job.state in _HOLDING:
             for host in job.allocated:
                 rest = free.take(host, range(free.num_devices.get(host) or 0))
                 if rest:
                     where[host] = tuple(sorted((*where.get(host, ()), *rest)))
                     users.append(job.id)
-    assuming = [one.job.id for one in dealt if one.counts]
+    assuming = [job.id for job, count in zip(dealt, counts, strict=True) if count]
     remarks = [
         f"{remark}: {some(list(dict.fromkeys(ids)), 5)}"
         for remark, ids in (
@@ -299,14 +287,14 @@ def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> 
     ]
     held = [
         {
-            "id": one.job.id,
-            "name": one.job.name,
-            "ends_at": one.job.ends_at,
-            "decision": one.job.decision,
-            "devices": one.devices,
+            "id": job.id,
+            "name": job.name,
+            "ends_at": job.ends_at,
+            "decision": job.decision,
+            "devices": where,
             "whole_hosts": whole,
         }
-        for one, whole in sorted(zip(dealt, is_whole, strict=True), key=lambda pair: pair[0].job.number)
+        for job, where, whole in sorted(zip(dealt, devices, is_whole, strict=True), key=lambda row: row[0].number)
     ]
     return held, remarks
 

@@ -101,7 +101,7 @@ def source(
         InputFileError: none of this name, or no such file.
     """
     if spec == "slurm" or spec.startswith(SLURM):
-        return slurm_source(spec.removeprefix("slurm").removeprefix(":") or TEXT, slurm_token_file)
+        return _slurm(spec.removeprefix("slurm").removeprefix(":") or TEXT, slurm_token_file)
     if slurm_token_file is not None:
         raise ConfigError("goes with slurmrestd", field=TOKEN_OPTION)
     if spec == KUBERNETES:
@@ -122,16 +122,8 @@ def source(
     return Source("file", str(path), lambda: str(path), lambda reported, known: Listing(_of_file(load_state(reported))))
 
 
-def slurm_source(by: str, token_file: Path | None = None) -> Source:
-    """Slurm, asked in one of three ways.
-
-    Args:
-        by: `TEXT`, `JSON`, or the address of slurmrestd.
-        token_file: of slurmrestd, as `Slurmrestd` takes it.
-
-    Raises:
-        ConfigError: no such way, or a token for another than slurmrestd.
-    """
+def _slurm(by: str, token_file: Path | None) -> Source:
+    """Slurm, asked by `TEXT`, by `JSON`, or at the address of slurmrestd."""
     text = Source("slurm", slurm.PROGRAM, slurm.ask, _read_slurm)
     if by in (TEXT, JSON):
         if token_file is not None:

@@ -126,11 +126,6 @@ class Access:
         return bool(origin_host) and host is not None and origin_host == host.lower() and self.is_known_host(host)
 
 
-def allows(scope: Scope, required: Scope) -> bool:
-    """Whether a scope includes another."""
-    return SCOPES.index(scope) >= SCOPES.index(required)
-
-
 def access(bound: str | None, token_file: Path | None, names: Iterable[str] = ()) -> Access:
     """The access to a service.
 

@@ -116,10 +116,13 @@ class _Limited:
             problem = ProblemDocument(title="cannot be read", status=400, detail="the request has more than one Host")
             await answer(problem)(scope, receive, send)
             return
-        most = MOST_BYTES if scope["path"].startswith("/v1/") and self._is_known(request) else MOST_UNKNOWN_BYTES
+        credentials = request.headers.get("authorization"), request.cookies.get(COOKIE)
+        may_send = scope["path"].startswith("/v1/") and self._access.scope_of(*credentials) is not None
+        most = MOST_BYTES if may_send else MOST_UNKNOWN_BYTES
         length = request.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > most:
-            await self._refuse(most, scope, receive, send)
+            message = f"the body is longer than {most >> 10} KiB" + ("" if may_send else ", more than without a token")
+            await answer(ProblemDocument(title="too long", status=413, detail=message))(scope, receive, send)
             return
         taken = 0
 
@@ -132,10 +135,3 @@ class _Limited:
             return message
 
         await self._app(scope, limited, send)
-
-    def _is_known(self, request: Request) -> bool:
-        return self._access.scope_of(request.headers.get("authorization"), request.cookies.get(COOKIE)) is not None
-
-    async def _refuse(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
-        message = f"the body is longer than {most >> 10} KiB" + ("" if most == MOST_BYTES else ", more than without a token")
-        await answer(ProblemDocument(title="too long", status=413, detail=message))(scope, receive, send)

@@ -11,19 +11,18 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
-from ..changes import Change, drained, resumed
+from ..changes import HostChanged, host_changed
 from ..ledger import Ledger
 from ..service import Service, SourceStatus
 from ..state import ClusterState, devices_by_state, occupancy
 from ..store import KeptChange
-from .context import JSON, Context, IfNoneMatch, body, digest_of, needs, open_to, problems, tagged
+from .context import JSON, Context, Match, body, digest_of, open_to, tagged
 from .problems import not_found
 from .views import ClusterView, EventList, EventView, HostDevices, HostView, JobView, ReasonGiven, SourceView, host_views
 
 KEEP_ALIVE_S = 15.0
 EVENTS_AT_A_TIME = 500
 
-Match = Annotated[str | None, IfNoneMatch]
 HostName = Annotated[str, Path(max_length=253, pattern=r"^[A-Za-z0-9.-]+$")]
 
 
@@ -40,12 +39,9 @@ def cluster_routes(context: Context) -> APIRouter:
         tag = digest_of(service.began, seq, listings, service.is_stale(), service.problems)
         return tagged(tag, match, body(cluster_view(service, seq, state)))
 
-    @routes.get(
-        "/v1/events",
-        response_model=EventList,
-        responses=problems() | {200: {"content": {"text/event-stream": {}}}},
-        dependencies=[needs(context, "read")],
-    )
+    streams = open_to(context, "read", more={200: {"content": {"text/event-stream": {}}}})
+
+    @routes.get("/v1/events", response_model=EventList, **streams)
     async def events(
         after: Annotated[int, Query(ge=0, le=2**53)] = 0,
         limit: Annotated[int, Query(ge=1, le=1000)] = EVENTS_AT_A_TIME,
@@ -64,25 +60,25 @@ def cluster_routes(context: Context) -> APIRouter:
     @routes.post("/v1/hosts/{host}/drain", response_model=HostView, **open_to(context, "admin", 404, 413))
     async def drain(host: HostName, reason: ReasonGiven | None = None) -> Response:
         """The host takes no new jobs; those on it run on. The next listing of a scheduler says what it says."""
-        return await changed(host, drained(_known(service, host), None if reason is None else reason.reason))
+        return await changed(host_changed(_known(service, host), "drained", None if reason is None else reason.reason))
 
     @routes.post("/v1/hosts/{host}/resume", response_model=HostView, **open_to(context, "admin", 404, 413))
     async def resume(host: HostName) -> Response:
         """The host takes jobs again."""
-        return await changed(host, resumed(_known(service, host)))
+        return await changed(host_changed(_known(service, host), "up"))
 
-    async def changed(host: str, change: Change) -> Response:
+    async def changed(change: HostChanged) -> Response:
         def apply() -> tuple[int, ClusterState]:
             with service.controller.store.turn() as turn:
                 state = turn.state
-                if getattr(getattr(change, "state", None), "condition", None) != "up" or host in state.hosts:
+                if change.state.condition != "up" or change.host in state.hosts:
                     state = turn.change(change)
                 return turn.seq, state
 
         seq, state = await service.write(apply)
         await service.notify()
         view = cluster_view(service, seq, state)
-        return Response(body(next(one for one in view.hosts if one.name == host)), media_type=JSON)
+        return Response(body(next(one for one in view.hosts if one.name == change.host)), media_type=JSON)
 
     return routes
 

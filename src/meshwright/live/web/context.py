@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request, Response
 from pydantic import BaseModel
 
 from ..service import Service
-from .access import COOKIE, Access, Scope, allows
+from .access import COOKIE, SCOPES, Access, Scope
 from .metrics import Metrics
 from .problems import RETRY_AFTER_S, ProblemDocument, ProblemError
 
 JSON = "application/json"
 
 PROBLEMS: dict[int, str] = {
+    400: "cannot be read",
     401: "no token, or none that is known",
     403: "the token may not do this, or the request comes from another site",
     404: "there is none of this name",
     409: "contradicts what was decided",
     413: "the body is too long",
     429: "too many of these run already",
+    421: "the request names another host",
     422: "cannot be done as asked; the field is named",
     503: "the store cannot be used, or what is known of the cluster is too old",
 }
@@ -41,8 +43,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems with which a route may answer, for its documentation."""
     content = {"application/problem+json": {"schema": {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}}}
     result = sorted({400, 401, 403, 421, 422, 503, *statuses})
-    descriptions = {**PROBLEMS, 400: "cannot be read", 421: "the request names another host"}
-    return {status: {"description": descriptions[status], "content": content} for status in result}
+    return {status: {"description": PROBLEMS[status], "content": content} for status in result}
 
 
 def needs(context: Context, required: Scope) -> Any:
@@ -54,16 +55,16 @@ def needs(context: Context, required: Scope) -> Any:
         if scope is None:
             message = "a bearer token that the service knows is wanted"
             raise ProblemError(401, "not known", message, {"WWW-Authenticate": "Bearer"})
-        if not allows(scope, required):
+        if SCOPES.index(scope) < SCOPES.index(required):
             raise ProblemError(403, "not allowed", f"a token of scope {required} is wanted, this one has {scope}")
         return scope
 
     return Depends(check)
 
 
-def open_to(context: Context, scope: Scope, *statuses: int) -> dict[str, Any]:
-    """Options of a route that only those use who may do something, and its problems besides those of every route."""
-    return {"responses": problems(*statuses), "dependencies": [needs(context, scope)]}
+def open_to(context: Context, scope: Scope, *statuses: int, more: dict[int | str, Any] | None = None) -> dict[str, Any]:
+    """Options of a route for those who may do something: its problems besides those of every route, and further answers."""
+    return {"responses": problems(*statuses) | (more or {}), "dependencies": [needs(context, scope)]}
 
 
 def check_site(context: Context, request: Request) -> None:
@@ -109,4 +110,4 @@ def body(model: BaseModel) -> bytes:
     return model.model_dump_json(exclude_none=True).encode()
 
 
-IfNoneMatch = Header(alias="If-None-Match", max_length=1000)
+Match = Annotated[str | None, Header(alias="If-None-Match", max_length=1000)]

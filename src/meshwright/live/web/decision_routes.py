@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from ..decisions import JobRequest, KeptDecision, Observation, Status
 from ..ledger import Ledger
 from ..plan_parts import whole_plan
-from .context import JSON, Context, IfNoneMatch, body, check_fresh, digest_of, needs, open_to, problems, tagged
+from .context import JSON, Context, Match, body, check_fresh, digest_of, open_to, tagged
 from .problems import ProblemError, not_found
 from .views import (
     Confirmation,
@@ -31,7 +31,6 @@ NEW = {"model": DecisionAnswer, "description": "its job is new and is priced fir
 
 Id = Annotated[str, Path(max_length=100, pattern=r"^[0-9a-z-]+$")]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
-Match = Annotated[str | None, IfNoneMatch]
 
 
 def decision_routes(context: Context) -> APIRouter:
@@ -48,33 +47,27 @@ def decision_routes(context: Context) -> APIRouter:
     async def after(name: str, change: Callable[[], object]) -> Response:
         """The status of a decision after a change of its job."""
 
-        def changed() -> tuple[Status, str] | None:
+        def changed() -> tuple[Status, str]:
             store = service.controller.store
-            results = store.decision(name)
-            if results is None:
-                return None
+            record = store.decision(name)
+            if record is None:
+                raise not_found("decision")
             change()
-            return results.decision.status(store.mentions(name))
+            return record.decision.status(store.mentions(name))
 
-        result = await service.write(changed)
-        if result is None:
-            raise not_found("decision")
+        status, detail = await service.write(changed)
         await service.notify()
-        return Response(body(StatusAnswer(id=name, status=result[0], detail=result[1])), media_type=JSON)
+        return Response(body(StatusAnswer(id=name, status=status, detail=detail)), media_type=JSON)
 
-    @routes.post(
-        "/v1/decisions",
-        status_code=201,
-        response_model=DecisionAnswer,
-        responses=problems(409, 413) | {202: NEW},
-        dependencies=[needs(context, "decide")],
-    )
+    asked = open_to(context, "decide", 409, 413, more={202: NEW})
+
+    @routes.post("/v1/decisions", status_code=201, response_model=DecisionAnswer, **asked)
     async def decide(request: JobRequest, key: Key = None) -> Response:
         """Decide for a job and hold its devices; the same key gets the same answer again."""
         if service.is_stale() and await service.write(service.controller.known, request, key) is None:
             check_fresh(service)
         result = await service.decide(request, key)
-        metrics.decided(result.decision)
+        metrics.decisions.labels(result.decision.outcome, service.controller.planners.policy).inc()
         is_new = result.decision.outcome == "preparing"
         headers = {"Location": f"/v1/decisions/{result.decision.id}"} | ({"Retry-After": "1"} if is_new else {})
         return Response(body(answer_of(result.decision)), 202 if is_new else 201, headers, JSON)
@@ -140,7 +133,7 @@ def decision_routes(context: Context) -> APIRouter:
         predicted_s = result.decision.predicted.get("step_s")
         if predicted_s:
             for one in observed:
-                metrics.observed(one.step_s / predicted_s)
+                metrics.ratio.observe(one.step_s / predicted_s)
         return Response(body(Counted(new=new)), media_type=JSON)
 
     return routes

@@ -11,10 +11,17 @@ from fastapi import APIRouter, Response
 
 from ...errors import MeshwrightError, StateError
 from ..actuators.kubernetes_binding import ExtenderBindingArgs, ExtenderBindingResult, PodToBind, confirmed, refusal
-from ..actuators.kubernetes_extender import ExtenderArgs, FilterResult, HostPriority, filtered, hosts_of, prioritized
+from ..actuators.kubernetes_extender import (
+    ExtenderArgs,
+    FilterResult,
+    HostPriority,
+    decision_named,
+    filtered,
+    hosts_of,
+    prioritized,
+)
 from ..actuators.slurm_hooks import EpilogBody, HookAnswer, PrologBody, SubmitBody, on_epilog, on_prolog, on_submit
 from ..controller import Controller
-from ..ledger import Ledger
 from ..sources.source import KUBERNETES
 from .context import JSON, Context, open_to
 
@@ -28,15 +35,8 @@ def hook_routes(context: Context) -> APIRouter:
 
     async def planned(request: ExtenderArgs) -> tuple[str, ...]:
         """Return the hosts of a pod's decision; none where it names no decision."""
-        name = request.decision
-        if name is None:
-            return ()
-
-        def read(store: Ledger) -> tuple[str, ...]:
-            record = store.decision(name)
-            return hosts_of(None if record is None else record.decision, store.last()[1])
-
-        return await service.read(read)
+        name = decision_named(request.pod)
+        return () if name is None else await service.read(lambda store: hosts_of(store, name))
 
     @routes.post("/v1/extender/filter", response_model=FilterResult, **open_to(context, "read", 413))
     async def only_planned(asked: ExtenderArgs) -> Response:

@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ..decisions import JobDecision
 from ..ledger import Ledger
 from ..service import Service
 from ..state import devices_by_state
@@ -18,37 +17,24 @@ BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 
 RATIOS = (0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0)
 
 
-class Metrics:
-    """The counters of one service."""
+class Metrics(Collector):
+    """The counters of one service, and its current figures; routes count in ``decisions`` and ``ratio``."""
 
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()
-        self._decisions = Counter(
+        self.decisions = Counter(
             "meshwright_decisions", "Decisions that were asked for.", ["outcome", "policy"], registry=self._registry
         )
         self._seconds = Histogram(
             "meshwright_decision_seconds", "Of a decision, by phase.", ["phase"], buckets=BUCKETS_S, registry=self._registry
         )
-        self._ratio = Histogram(
+        self.ratio = Histogram(
             "meshwright_step_time_ratio", "Observed step times over predicted ones.", buckets=RATIOS, registry=self._registry
         )
-        self._policy = service.controller.planners.policy
-        self._registry.register(_Live(service))
-        self._devices = Gauge("meshwright_devices", "Devices of the cluster.", ["state"], registry=self._registry)
-        service.controller.timed = self.timed
         self._service = service
-
-    def timed(self, phase: str, seconds: float) -> None:
-        """Count a phase of a decision."""
-        self._seconds.labels(phase).observe(seconds)
-
-    def decided(self, decision: JobDecision) -> None:
-        """Count a decision."""
-        self._decisions.labels(decision.outcome, self._policy).inc()
-
-    def observed(self, ratio: float) -> None:
-        """Count a step time over the predicted one."""
-        self._ratio.observe(ratio)
+        self._registry.register(self)
+        self._devices = Gauge("meshwright_devices", "Devices of the cluster.", ["state"], registry=self._registry)
+        service.controller.timed = lambda phase, seconds: self._seconds.labels(phase).observe(seconds)
 
     def text(self, store: Ledger) -> bytes:
         """All metrics in Prometheus' text format."""
@@ -56,14 +42,8 @@ class Metrics:
             self._devices.labels(name).set(number)
         return generate_latest(self._registry)
 
-
-class _Live(Collector):
-    """Current figures of the service."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
     def collect(self) -> Iterator[Metric]:
+        """The current figures."""
         ages = GaugeMetricFamily("meshwright_state_age_seconds", "Since the last listing.", labels=["source"])
         drifts = CounterMetricFamily("meshwright_drift", "Where listings contradicted the state.", labels=["source"])
         failures = CounterMetricFamily("meshwright_source_failures", "Listings that could not be had.", labels=["source"])

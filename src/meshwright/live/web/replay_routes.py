@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Response
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 from ...errors import MeshwrightError
 from ...planners.own_policy import OWN
 from ...worker_pool import WorkerPool
 from ..feedback.calibration import ObservedCalibration, calibration
 from ..feedback.runs import observed_runs
-from ..replay.report import Asked, played
+from ..replay.report import ReplayRequest, played
 from .context import JSON, Context, body, open_to
 from .problems import LOG, ProblemError, not_found
 
@@ -25,18 +25,6 @@ MOST_KEPT = 100
 MOST_WAITING = 8
 
 Id = Annotated[int, Path(ge=1, le=2**31)]
-
-
-class ReplayRequest(BaseModel):
-    """A span of the past, and the policies that play it, as ``meshwright history replay`` takes them."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    since: AwareDatetime
-    until: AwareDatetime | None = None
-    policies: Annotated[list[Annotated[str, Field(min_length=1, max_length=300)]], Field(min_length=1, max_length=20)]
-    queue: Annotated[int, Field(ge=0, le=10_000)] = 10_000
-    as_served: bool = False
 
 
 class ReplayAnswer(BaseModel):
@@ -55,7 +43,7 @@ def replay_routes(context: Context) -> APIRouter:
     answers: dict[int, ReplayAnswer] = {}
     tasks: set[asyncio.Task[None]] = set()
 
-    async def run(number: int, request: Asked) -> None:
+    async def run(number: int, request: ReplayRequest) -> None:
         """Replay in a process of low priority that ends with the service."""
         loop = asyncio.get_running_loop()
         recipe = service.controller.planners.recipe
@@ -88,8 +76,7 @@ def replay_routes(context: Context) -> APIRouter:
         answers[number] = ReplayAnswer(id=number, status="running")
         while len(answers) > MOST_KEPT:
             del answers[next(iter(answers))]
-        requested = Asked(request.since, until, tuple(request.policies), request.queue, request.as_served)
-        task = asyncio.get_running_loop().create_task(run(number, requested))
+        task = asyncio.get_running_loop().create_task(run(number, request.model_copy(update={"until": until})))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         return Response(body(answers[number]), 202, {"Location": f"/v1/replays/{number}"}, JSON)

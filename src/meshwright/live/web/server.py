@@ -160,7 +160,11 @@ def bound_file(path: Path) -> Iterator[list[socket.socket]]:
     with socket.socket(socket.AF_UNIX) as made, temporaries.removed_at_end(remove):
         try:
             if path.is_socket():
-                _check_unused(path)
+                with socket.socket(socket.AF_UNIX) as other:
+                    other.setblocking(False)  # a program that does not accept is there too
+                    if other.connect_ex(str(path)) != errno.ECONNREFUSED:
+                        problem = f"{path} is in use, maybe by another service; stop that, or choose another file"
+                        raise InputFileError(problem, field="--listen")
                 path.unlink()
             before = os.umask(0o177)
             try:
@@ -173,14 +177,6 @@ def bound_file(path: Path) -> Iterator[list[socket.socket]]:
         except OSError as error:
             raise InputFileError(f"cannot be made ({error.strerror or error})", field="--listen", value=str(path)) from None
         yield [made]
-
-
-def _check_unused(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as other:
-        other.setblocking(False)  # a program that does not accept is there too
-        if other.connect_ex(str(path)) != errno.ECONNREFUSED:
-            problem = f"{path} is in use, maybe by another service; stop that, or choose another file"
-            raise InputFileError(problem, field="--listen")
 
 
 def _share_with_group(path: Path) -> None:

@@ -12,7 +12,7 @@ from ..decisions import JobDecision, JobRequest, KeptDecision, Outcome, Status
 from ..feedback.alarm import slow_stretch
 from ..feedback.runs import median_step_s
 from ..ledger import Ledger
-from ..state import ClusterState, Condition, HeldDevices
+from ..state import ClusterState, Condition, HeldDevices, numbered_hosts
 
 
 class HostDevices(BaseModel):
@@ -219,12 +219,11 @@ def view_of(store: Ledger, record: KeptDecision) -> DecisionView:
     status, detail = record.decision.status(mentions)
     predicted_s, median_s, observed = record.decision.predicted.get("step_s"), median_step_s(observations), None
     if median_s is not None:
-        slow = slow_stretch(record.decision, observations)
         observed = Observed(
             count=len(observations),
             median_step_s=median_s,
             ratio=median_s / predicted_s if predicted_s else None,
-            alarm=None if slow is None else slow.message,
+            alarm=slow_stretch(record.decision, observations),
         )
     return DecisionView(
         number=record.number,
@@ -240,18 +239,15 @@ def view_of(store: Ledger, record: KeptDecision) -> DecisionView:
 
 def host_views(cluster: Cluster, state: ClusterState, taken: HeldDevices) -> list[HostView]:
     """The hosts of a cluster: which take jobs, and who holds their devices."""
-    held: list[list[str | None]] = [[] for _ in cluster.host_names]
-    is_up = [True] * cluster.num_hosts
-    for device, host in enumerate(cluster.device_host.tolist()):
-        holder = int(taken.holder[device])
-        held[host].append(state.jobs[holder].id if holder >= 0 else None)
-        is_up[host] = bool(taken.is_up[device])
+    index, sizes, first = numbered_hosts(cluster)
+    holders = [None if holder < 0 else state.jobs[holder].id for holder in taken.holder.tolist()]
     hosts = []
-    for name, holders, takes_jobs in zip(cluster.host_names, held, is_up, strict=True):
-        known = state.hosts.get(name)
+    for name, size, begin in zip(index, sizes.tolist(), first.tolist(), strict=True):
+        known, takes_jobs = state.hosts.get(name), bool(taken.is_up[begin])
         condition = known.condition if known is not None else ("up" if takes_jobs else "down")
         reason = known.reason if known is not None else (None if takes_jobs else "not listed")
-        hosts.append(HostView.model_construct(name=name, condition=condition, reason=reason, held_by=holders))
+        held_by = holders[begin : begin + size]
+        hosts.append(HostView.model_construct(name=name, condition=condition, reason=reason, held_by=held_by))
     return hosts
 
 

@@ -5,31 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ....errors import ConfigError, StateError
 from ... import output
-from ...options import JsonFile
+from ...options import JsonFile, argument, file_option, option
 from .ledgers import LedgerOrService, ledger_or_service, opened
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ....live.decisions import KeptDecision, Mention
-    from ....live.ledger import Ledger
 
 
 def show_decisions(
-    decision: Annotated[str | None, typer.Argument(metavar="ID", help="One of them, in full.")] = None,
+    decision: Annotated[str | None, argument("ID", "One of them, in full.")] = None,
     *,
     state: LedgerOrService = None,
-    last: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many to list, the last ones.")] = 20,
+    last: Annotated[int, option("N", "How many to list, the last ones.", min=1, max=1000)] = 20,
     cluster: Annotated[
-        str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML, on which it was decided; for --html.")
+        str | None, option("CLUSTER", "preset:NAME or a path to YAML, on which it was decided; for --html.")
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write the page of the decision as one file.")
-    ] = None,
+    html: Annotated[Path | None, file_option("Write the page of the decision as one file.", "--html")] = None,
     json_file: JsonFile = None,
 ) -> None:
     """List decisions and their outcomes, or show one in full: reason, candidates, devices, predicted and observed.
@@ -40,8 +35,6 @@ def show_decisions(
     """
     from ....live.feedback.runs import median_step_s
 
-    output.check_file("--json", json_file)
-    output.check_file("--html", html)
     ledger_file, client = ledger_or_service(state)
     if html is not None and (decision is None or ledger_file is None or cluster is None):
         raise ConfigError("goes with an ID, a ledger as --state, and --cluster", field="--html", value=str(html))
@@ -73,17 +66,13 @@ def show_decisions(
         middle_s = median_step_s(steps)
         _show(out, record, ledger.mentions(decision), None if middle_s is None else (len(steps), middle_s), json_file)
         if html is not None:
-            _write_page(html, cluster, ledger, record)
+            from .... import files
+            from ....clusters import load_cluster
+            from ....live.web.pages import decision_page
+
+            assert cluster is not None, "it was checked"
+            files.write_text(html, decision_page(ledger, load_cluster(cluster), record))
             output.print_written(out, html)
-
-
-def _write_page(html: Path, cluster: str | None, ledger: Ledger, record: KeptDecision) -> None:
-    from .... import files
-    from ....clusters import load_cluster
-    from ....live.web.pages import decision_page
-
-    assert cluster is not None, "it was checked"
-    files.write_text(html, decision_page(ledger, load_cluster(cluster), record))
 
 
 def _row(record: KeptDecision, mentions: list[Mention]) -> dict[str, Any]:
@@ -117,7 +106,9 @@ def _show(
     ]
     facts += [["owner", one.request.owner or ""], ["policy", "" if one.inputs is None else one.inputs.policy]]
     facts += [["devices", places(one.devices)]] if one.devices else []
-    facts += [["predicted", _figures(one.predicted)]] if one.predicted else []
+    formats = {"step_s": "{:.4g} ms a step", "completion_s": "{:,.0f} s to the end", "device_seconds": "{:,.0f} device-seconds"}
+    scaled = {name: value * (1000 if name == "step_s" else 1) for name, value in one.predicted.items()}
+    facts.append(["predicted", ", ".join(words.format(scaled[name]) for name, words in formats.items() if name in scaled)])
     if observed:
         count, middle_s = observed
         measured = f"{1000 * middle_s:.4g} ms a step in the median of {count:,}"
@@ -179,10 +170,3 @@ def _candidate(row: dict[str, Any]) -> list[str]:
         f"{row['device_seconds']:,.0f}",
         f"{row['memory_bytes'] / 1e9:.1f}" + " tight" * row["is_tight"] if "is_tight" in row else "",
     ]
-
-
-def _figures(predicted: dict[str, float]) -> str:
-    """The figures that everybody asks for, in words."""
-    formats = {"step_s": "{:.4g} ms a step", "completion_s": "{:,.0f} s to the end", "device_seconds": "{:,.0f} device-seconds"}
-    scaled = {name: value * (1000 if name == "step_s" else 1) for name, value in predicted.items()}
-    return ", ".join(words.format(scaled[name]) for name, words in formats.items() if name in scaled)

@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ... import output
-from ...options import JsonFile
+from ...options import JsonFile, argument
 from .ledgers import LedgerFile, LedgerOrService, ledger_or_service, opened
 
 
 def observe_steps(
-    decision: Annotated[str, typer.Argument(metavar="DECISION", help="Its id.")],
-    steps: Annotated[
-        Path, typer.Argument(metavar="FILE", help='Measured steps, a line each: {"step": 10, "step_s": 0.53, "rank": 0}.')
-    ],
+    decision: Annotated[str, argument("DECISION", "Its id.")],
+    steps: Annotated[Path, argument("FILE", 'Measured steps, a line each: {"step": 10, "step_s": 0.53, "rank": 0}.')],
     state: LedgerOrService = None,
 ) -> None:
     """Keep the measured step times of a decision's job; each step of each rank counts once.
@@ -25,7 +21,8 @@ def observe_steps(
       meshwright history observe d-1 steps.jsonl --state now.db
     """
     from ....live.feedback.alarm import slow_stretch
-    from ....live.feedback.observing import keep_all, read_observations
+    from ....live.feedback.runs import read_observations
+    from ....live.store import keep_observations
 
     ledger_file, client = ledger_or_service(state)
     output.check_file("--state", ledger_file, is_update=True)
@@ -36,12 +33,11 @@ def observe_steps(
     else:
         assert ledger_file is not None, "one of the two is named"
         with opened(ledger_file, is_read=False) as ledger:
-            new = keep_all(ledger, decision, observed)
+            new = keep_observations(ledger, decision, observed)
             record = ledger.decision(decision)
-            slow = None if record is None else slow_stretch(record.decision, ledger.observations(decision))
-            alarm = None if slow is None else slow.message
+            alarm = None if record is None else slow_stretch(record.decision, ledger.observations(decision))
     out = output.console()
-    out.print(f"{decision}: {len(observed):,} step times, {new:,} of them new", markup=False)
+    out.print(f"{decision}: {len(observed):,} step times, {new:,} of them new")
     if alarm is not None:
         output.print_remarks(out, [f"SLOW: {alarm}"])
     output.print_written(out, ledger_file)
@@ -56,7 +52,6 @@ def show_calibration(state: LedgerFile, json_file: JsonFile = None) -> None:
     from ....live.feedback.calibration import calibration
     from ....live.feedback.runs import observed_runs
 
-    output.check_file("--json", json_file)
     with opened(state) as ledger:
         result = calibration(observed_runs(ledger))
     output.write_json(json_file, result.model_dump(mode="json"))

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ....errors import ConfigError
 from ...occupied import is_service
+from ...options import option
 
 if TYPE_CHECKING:
     from ....live.client import Client
@@ -21,13 +20,10 @@ TOKEN = "MESHWRIGHT_TOKEN"  # noqa: S105 - the name of a variable
 """Environment variable of the token; it is on no command line, where others see it."""
 
 LedgerOrService = Annotated[
-    str | None,
-    typer.Option("--state", metavar="FILE|URL", help=f"The ledger, FILE.db, or a service; its token is read from {TOKEN}."),
+    str | None, option("FILE|URL", f"The ledger, FILE.db, or a service; its token is read from {TOKEN}.", "--state")
 ]
 
-LedgerFile = Annotated[
-    Path, typer.Option("--state", metavar="FILE", help="The ledger, FILE.db, that `meshwright state` and the service keep.")
-]
+LedgerFile = Annotated[Path, option("FILE", "The ledger, FILE.db, that `meshwright state` and the service keep.", "--state")]
 
 
 @contextmanager

@@ -14,13 +14,11 @@ from ....errors import ConfigError
 from ... import output
 from ...help import takes_keys
 from ...keys import own_keys
-from ...options import JsonFile, KeyChanges
+from ...options import JsonFile, KeyChanges, option
 from .ledgers import LedgerFile, opened
 
 if TYPE_CHECKING:
-    from ....clusters.cluster import Cluster
     from ....live.ledger import Ledger
-    from ....live.replay.report import Asked
 
 _UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -28,15 +26,10 @@ _UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 @takes_keys(("ReplayKeys", ""))
 def replay_span(
     state: LedgerFile,
-    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="Of the ledger: preset:NAME or a path to YAML.")],
-    policy: Annotated[
-        list[str],
-        typer.Option(metavar="POLICY", help="A policy of the service; may be repeated to compare several."),
-    ],
-    since: Annotated[
-        str, typer.Option(metavar="WHEN", help="Begin: so long ago, as 12h, 7d or 4w, or an instant as 2026-11-16T08:00Z.")
-    ] = "7d",
-    until: Annotated[str | None, typer.Option(metavar="WHEN", help="End, likewise; now by default.")] = None,
+    cluster: Annotated[str, option("CLUSTER", "Of the ledger: preset:NAME or a path to YAML.")],
+    policy: Annotated[list[str], option("POLICY", "A policy of the service; may be repeated to compare several.")],
+    since: Annotated[str, option("WHEN", "Begin: so long ago, as 12h, 7d or 4w, or an instant as 2026-11-16T08:00Z.")] = "7d",
+    until: Annotated[str | None, option("WHEN", "End, likewise; now by default.")] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Decide every stored decision anew instead; exit 1 unless all are equal.")
     ] = False,
@@ -55,10 +48,8 @@ def replay_span(
     from ....clusters import load_cluster
     from ....live.deciding import Planners
     from ....live.replay.fleet_world import MOST_WAITING
-    from ....live.replay.report import Asked
+    from ....live.replay.report import COLUMNS, ReplayRequest, replay, rows_as_text
     from ....planning.policies import note_files
-
-    output.check_file("--json", json_file)
     from ...key_models import ReplayKeys
 
     keys = own_keys(ReplayKeys, changes)
@@ -79,8 +70,18 @@ def replay_span(
             begin, end = when(since, "--since", now), now if until is None else when(until, "--until", now)
             if begin >= end:
                 raise ConfigError("is not before the end", field="--since", value=since)
-            request = Asked(begin, end, tuple(policy), queue, keys.as_served)
-            _replay(ledger, where, request, planners_of, json_file)
+            request = ReplayRequest.model_construct(
+                since=begin, until=end, policies=policy, queue=queue, as_served=keys.as_served
+            )
+            with output.progress() as bars:
+                result = replay(ledger, where, request, planners_of, progress=output.phases(bars))
+            output.write_json(json_file, result)
+            out = output.console(json_file)
+            title = f"{result['num_jobs']} jobs from {result['begin'][:16]} to {result['end'][:16]} (UTC) on {where.name}"
+            output.table(out, title, list(COLUMNS), rows_as_text(result["rows"]), breaks_numbers=False)
+            warning = "" if result["is_trusted"] else "THIS REPLAY CANNOT BE TRUSTED: "
+            output.print_remarks(out, [warning + result["why"], *result["remarks"]])
+            output.print_written(out, json_file)
 
 
 def when(text: str, option: str, now: datetime) -> datetime:
@@ -100,34 +101,20 @@ def when(text: str, option: str, now: datetime) -> datetime:
     return result if result.tzinfo is not None else result.replace(tzinfo=UTC)
 
 
-def _replay(ledger: Ledger, where: Cluster, request: Asked, planners_of: Any, json_file: str | None) -> None:
-    from ....live.replay.report import COLUMNS, replay, rows_as_text
-
-    with output.progress() as bars:
-        result = replay(ledger, where, request, planners_of, progress=output.phases(bars))
-    output.write_json(json_file, result)
-    out = output.console(json_file)
-    title = f"{result['num_jobs']} jobs from {result['begin'][:16]} to {result['end'][:16]} (UTC) on {where.name}"
-    output.table(out, title, list(COLUMNS), rows_as_text(result["rows"]), breaks_numbers=False)
-    warning = "" if result["is_trusted"] else "THIS REPLAY CANNOT BE TRUSTED: "
-    output.print_remarks(out, [warning + result["why"], *result["remarks"]])
-    output.print_written(out, json_file)
-
-
 def _check(ledger: Ledger, planners: Any, json_file: str | None) -> None:
     from ....live.replay.exact import replay_decisions
 
     with output.progress() as bars:
         report = output.phases(bars)
         result = replay_decisions(ledger, planners, lambda done, of: report("decisions", done, of))
-    output.write_json(json_file, result.to_data())
+    output.write_json(json_file, result)
     out = output.console(json_file)
-    summary = f"{result.num_identical} of {result.num_decided} decisions are the same when they are decided anew"
-    if result.num_undecided:
-        summary += f"; {result.num_undecided} more were not decided"
-    out.print(summary, markup=False, soft_wrap=True)
-    if result.first is not None:
-        out.print(f"the first that is not: {result.first.decision}: {result.first.reason}", markup=False, soft_wrap=True)
+    summary = f"{result['num_identical']} of {result['num_decided']} decisions are the same when they are decided anew"
+    if result["num_undecided"]:
+        summary += f"; {result['num_undecided']} more were not decided"
+    out.print(summary, soft_wrap=True)
+    if first := result["first"]:
+        out.print(f"the first that is not: {first['decision']}: {first['reason']}", soft_wrap=True)
     output.print_written(out, json_file)
-    if result.first is not None:
+    if first:
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ import tempfile
 from contextlib import ExitStack
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,18 +20,17 @@ from ....quantities import counted
 from ... import output
 from ...help import group, takes_keys
 from ...keys import own_keys
-from ...options import ForFramework, KeyChanges
+from ...options import ForFramework, KeyChanges, option
 
 if TYPE_CHECKING:
     from ....live.service import Service
 
 
 def write_hooks(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write; one of an earlier call is replaced.")],
-    server: Annotated[str, typer.Option(metavar="URL", help="Where the service listens: http://HOST:PORT or unix:PATH.")],
+    out: Annotated[Path, option("DIR", "Folder to write; one of an earlier call is replaced.")],
+    server: Annotated[str, option("URL", "Where the service listens: http://HOST:PORT or unix:PATH.")],
     header_file: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="A file with the line 'Authorization: Bearer TOKEN', for a service with tokens."),
+        str | None, option("PATH", "A file with the line 'Authorization: Bearer TOKEN', for a service with tokens.")
     ] = None,
 ) -> None:
     """Write the scripts by which Slurm asks a service for hosts and reports jobs that start and end.
@@ -48,62 +47,45 @@ def write_hooks(
     contents = hook_files(str(out.absolute()), server=server, header_file=header_file)
     write(contents, out)
     console = output.console()
-    console.print(str(contents["README"]), markup=False, soft_wrap=True, end="")
+    console.print(str(contents["README"]), soft_wrap=True, end="")
     output.print_written(console, out)
 
 
 EXTRA = "needs the extra [serve]: pip install 'meshwright[serve]'"
 
 
-class Listening(NamedTuple):
-    """Where a service listens: on a host's port, or on a socket file."""
-
-    host: str = "127.0.0.1"
-    port: int = 8765
-    socket: Path | None = None
-
-
-def listening(spec: str) -> Listening:
-    """Where a service listens, as ``--listen`` spells it: ``HOST:PORT``, ``HOST``, ``:PORT`` or ``unix:PATH``.
+def listening(spec: str) -> tuple[str, int, Path | None]:
+    """The host and port, or the socket file, on which a service listens, as ``--listen`` spells it.
 
     Raises:
-        ConfigError: no such port.
+        ConfigError: none of ``HOST:PORT``, ``HOST``, ``:PORT`` and ``unix:PATH``, or no such port.
     """
     from ....live.sources.connections import UNIX
 
+    host, port = "127.0.0.1", 8765
     if spec.startswith(UNIX):
-        return Listening(socket=Path(spec.removeprefix(UNIX)))
+        return host, port, Path(spec.removeprefix(UNIX))
     match = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?", spec)
     if match is None or int(match[2] or 0) > 65_535:
         raise ConfigError("must be HOST:PORT, HOST, :PORT or unix:PATH, ports up to 65535", field="--listen", value=spec)
-    usual = Listening()
-    return Listening(match[1].strip("[]") or usual.host, usual.port if match[2] is None else int(match[2]))
+    return match[1].strip("[]") or host, port if match[2] is None else int(match[2]), None
 
 
 @takes_keys(("ServeKeys", ""))
 def serve_cluster(
     context: typer.Context,
-    cluster: Annotated[str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")] = None,
-    state: Annotated[Path | None, typer.Option(metavar="FILE", help="Ledger, FILE.db; made where absent.")] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(metavar="POLICY", help="menu:RULE, shipped:NAME, a run folder or a rule."),
-    ] = None,
+    cluster: Annotated[str | None, option("CLUSTER", "preset:NAME or a path to YAML.")] = None,
+    state: Annotated[Path | None, option("FILE", "Ledger, FILE.db; made where absent.")] = None,
+    policy: Annotated[str | None, option("POLICY", "menu:RULE, shipped:NAME, a run folder or a rule.")] = None,
     framework: ForFramework = None,
     source: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Lists jobs and hosts: slurm, slurm:json, slurm:URL of slurmrestd, kubernetes, ray or file:PATH.",
-        ),
+        option("NAME", "Lists jobs and hosts: slurm, slurm:json, slurm:URL of slurmrestd, kubernetes, ray or file:PATH."),
     ] = None,
     listen: Annotated[
-        str,
-        typer.Option(metavar="ADDRESS", help="HOST:PORT (port 0: any free one) or unix:PATH; beyond loopback with tokens."),
+        str, option("ADDRESS", "HOST:PORT (port 0: any free one) or unix:PATH; beyond loopback with tokens.")
     ] = "127.0.0.1:8765",
-    token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Tokens, as `meshwright serve token` writes them.")
-    ] = None,
+    token_file: Annotated[Path | None, option("FILE", "Tokens, as `meshwright serve token` writes them.")] = None,
     changes: KeyChanges = None,
 ) -> None:
     """Decide for the jobs of a live cluster, over HTTP, until it is stopped.
@@ -210,14 +192,10 @@ def serve_cluster(
 
 
 def make_token(
-    file: Annotated[Path, typer.Option(metavar="FILE", help="File of tokens, to which it is added.")],
-    scope: Annotated[
-        str, typer.Option(metavar="SCOPE", help="read: look; decide: also ask for devices; admin: also close hosts.")
-    ] = "decide",
-    owner: Annotated[str, typer.Option(metavar="NAME", help="Whose it is, for people.")] = "",
-    days: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=36500, help="Until it expires; by default it never does.")
-    ] = None,
+    file: Annotated[Path, option("FILE", "File of tokens, to which it is added.")],
+    scope: Annotated[str, option("SCOPE", "read: look; decide: also ask for devices; admin: also close hosts.")] = "decide",
+    owner: Annotated[str, option("NAME", "Whose it is, for people.")] = "",
+    days: Annotated[int | None, option("N", "Until it expires; by default it never does.", min=1, max=36500)] = None,
 ) -> None:
     """Make a token for a service: it is printed once, and its SHA-256 goes into the file.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,47 +16,33 @@ from ....quantities import counted
 from ... import output
 from ...help import takes_keys
 from ...keys import own_keys
-from ...options import Batch, DeadlineS, ForFramework, Job, JsonFile, KeyChanges, SequenceLength, TrainingSteps
+from ...options import Batch, DeadlineS, ForFramework, Job, JsonFile, KeyChanges, SequenceLength, TrainingSteps, argument, option
 from .ledgers import LedgerOrService, ledger_or_service
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ....export import ExportOptions
     from ....live.actuators.submission import Decider, Submitted
     from ....live.client import Client
     from ....live.controller import Controller
-    from ....live.decisions import JobDecision, JobRequest, KeptDecision
-
-
-OF_SLURM = ("time_minutes", "partition", "account", "qos")
+    from ....live.decisions import JobRequest, KeptDecision
 
 
 @takes_keys(("SubmitKeys", ""))
 def submit_job(
-    words: Annotated[
-        list[str],
-        typer.Argument(metavar="-- SCRIPT.py|PROGRAM ARGS...", help="Run by each rank."),
-    ],
+    words: Annotated[list[str], argument("-- SCRIPT.py|PROGRAM ARGS...", "Run by each rank.")],
     job: Job,
     state: LedgerOrService = None,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML; not with a service.")
-    ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(metavar="POLICY", help="By default menu:fastest-feasible, with --batch."),
-    ] = None,
+    cluster: Annotated[str | None, option("CLUSTER", "preset:NAME or a path to YAML; not with a service.")] = None,
+    policy: Annotated[str | None, option("POLICY", "By default menu:fastest-feasible, with --batch.")] = None,
     steps: TrainingSteps = 10_000,
     deadline_s: DeadlineS = None,
-    devices: Annotated[int | None, typer.Option(metavar="N", help="The only number of devices that will do.")] = None,
+    devices: Annotated[int | None, option("N", "The only number of devices that will do.")] = None,
     batch: Batch = None,
     sequence_length: SequenceLength = None,
     framework: ForFramework = None,
-    to: Annotated[
-        Literal["slurm", "none"], typer.Option(metavar="WHERE", help="slurm: sbatch it; none: decide and export alone.")
-    ] = "slurm",
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the export; by default meshwright-ID.")] = None,
+    to: Annotated[Literal["slurm", "none"], option("WHERE", "slurm: sbatch it; none: decide and export alone.")] = "slurm",
+    out: Annotated[Path | None, option("DIR", "Folder of the export; by default meshwright-ID.")] = None,
     changes: KeyChanges = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -71,21 +57,22 @@ def submit_job(
       meshwright submit --job zoo:vgg16 --batch 256 --state unix:mw -- train.py
     """
     from .... import settings
+    from ....export import ExportOptions
     from ....live.actuators import submission
     from ....live.actuators.slurm import SbatchOptions
     from ...key_models import SubmitKeys
 
     keys = own_keys(SubmitKeys, changes)
-    of_slurm = {key: getattr(keys, key) for key in OF_SLURM}
+    of_slurm = keys.model_dump(include={"time_minutes", "partition", "account", "qos"})
     refused = {f"--set {key}": value for key, value in of_slurm.items()}
     output.refuse(refused if to != "slurm" else {}, "goes with --to slurm only")
-    output.check_file("--json", json_file)
     if out is not None:
         output.check_folder("--out", out, is_replaced=True)
     requested: dict[str, Any] = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
     requested |= {"framework": framework, "devices": devices}
     request = job_request(job, {**requested, **keys.model_dump(include={"max_devices", "owner", "name"})})
-    options = _options(words)
+    kind = "script" if words[0].endswith(".py") else "command"
+    options = settings.build_settings(ExportOptions, {kind: shlex.join(words)}, file="command of each rank")
     sbatch = settings.build_settings(SbatchOptions, of_slurm, file="--set")
     console = output.console(json_file)
     ledger, client = ledger_or_service(state)
@@ -100,12 +87,23 @@ def submit_job(
             sbatch=sbatch if to == "slurm" else None,
         )
         lease_s = None if controller is None else controller.lease_s
-    output.write_json(json_file, _data(done))
+    decision = done.record.decision
+    data = {
+        "decision": decision.id,
+        "outcome": decision.outcome,
+        "why": decision.why,
+        "job": done.job,
+        "devices": {host: sorted(local) for host, local in decision.devices.items()},
+        "predicted": decision.predicted,
+        "out": None if done.folder is None else str(done.folder),
+        "remarks": list(done.remarks),
+    }
+    output.write_json(json_file, data)
     output.print_remarks(console, remarks)
-    if done.record.decision.outcome == "failed":
-        raise MeshwrightError(done.record.decision.why, field=done.record.decision.field)
-    if done.record.decision.outcome != "placed":
-        console.print(f"{done.record.decision.id}: no devices now: {_why_none(done.record)}", markup=False, soft_wrap=True)
+    if decision.outcome == "failed":
+        raise MeshwrightError(decision.why, field=decision.field)
+    if decision.outcome != "placed":
+        console.print(f"{decision.id}: no devices now: {_why_none(done.record)}", soft_wrap=True)
         raise typer.Exit(1)
     _show(console, done, str(state), ledger, lease_s)
 
@@ -138,15 +136,6 @@ def job_request(job: str, fields: dict[str, Any], options: Mapping[str, str] | N
         raise MeshwrightError(error.problem, field=field, value=error.value, choices=error.choices) from None
 
 
-def _options(words: list[str]) -> ExportOptions:
-    """The program of each rank, for the export."""
-    from .... import settings
-    from ....export import ExportOptions
-
-    kind = "script" if words[0].endswith(".py") else "command"
-    return settings.build_settings(ExportOptions, {kind: shlex.join(words)}, file="command of each rank")
-
-
 @contextmanager
 def _decider(
     client: Client | None,
@@ -156,7 +145,10 @@ def _decider(
     sharing: str | None,
     request: JobRequest,
 ) -> Iterator[tuple[Decider, Controller | None]]:
-    """Yield the decider: a service elsewhere, or a controller in this process, which comes second in the pair."""
+    """Yield the decider: a service elsewhere, or a controller in this process, which comes second in the pair.
+
+    In this process the job is made ready before the ledger is opened.
+    """
     if client is not None:
         others = {"--cluster": cluster, "--policy": policy, "--set sharing": sharing}
         output.refuse(others, "does not go with a service as --state: the service says it")
@@ -165,13 +157,6 @@ def _decider(
     assert state is not None, "one of the two is named"
     if cluster is None:
         raise MeshwrightError("is missing; or name a service by --state URL", field="--cluster")
-    with _controller(state, cluster, policy, request, whole_hosts=sharing == "hosts") as controller:
-        yield controller, controller
-
-
-@contextmanager
-def _controller(state: Path, cluster: str, policy: str | None, request: JobRequest, *, whole_hosts: bool) -> Iterator[Controller]:
-    """Who decides, on this machine; the job is made ready before the ledger is opened."""
     from ....clusters import load_cluster
     from ....errors import InputFileError
     from ....live.controller import Controller
@@ -187,12 +172,9 @@ def _controller(state: Path, cluster: str, policy: str | None, request: JobReque
         planners = Planners(where, DEFAULT_POLICY if policy is None else policy, scratch=Path(scratch))
         planners.make_ready(request)
         layer = ObservedLayer()
-        controller = Controller(state, planners, whole_hosts=whole_hosts, factors=layer)
-        try:
+        with closing(Controller(state, planners, whole_hosts=sharing == "hosts", factors=layer)) as controller:
             layer.learn(controller.store)
-            yield controller
-        finally:
-            controller.close()
+            yield controller, controller
 
 
 def _why_none(record: KeptDecision) -> str:
@@ -222,20 +204,6 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _memory(decision: JobDecision) -> str:
-    """Return the memory of the fullest rank of a menu's layout, and whether that is tight."""
-    choice = next((row for row in decision.candidates if row["is_chosen"] and "is_tight" in row), None)
-    return "" if choice is None else f", {choice['memory_bytes'] / 1e9:.1f} GB" + " tight" * choice["is_tight"]
-
-
-def _observed(predicted: dict[str, float]) -> list[str]:
-    """Return the job's prediction as corrected by its earlier runs, if there are any."""
-    if "observed_step_s" not in predicted:
-        return []
-    step_ms, completion_s = 1000 * predicted["observed_step_s"], predicted["observed_completion_s"]
-    return [f"as earlier runs were observed: {step_ms:.4g} ms a step, {_span(completion_s)}"]
-
-
 def _show(out: Console, done: Submitted, state: str, ledger: Path | None, lease_s: float | None) -> None:
     """A few lines on the decision and its outcome."""
     from ....live.changes import places
@@ -243,32 +211,22 @@ def _show(out: Console, done: Submitted, state: str, ledger: Path | None, lease_
     decision = done.record.decision
     assert decision.plan is not None, "it was placed"
     step_ms, completion_s = 1000 * decision.predicted["step_s"], decision.predicted["completion_s"]
+    choice = next((row for row in decision.candidates if row["is_chosen"] and "is_tight" in row), None)
+    memory = "" if choice is None else f", {choice['memory_bytes'] / 1e9:.1f} GB" + " tight" * choice["is_tight"]
     lines = [
         f"decision {decision.id}" + ("" if done.job is None else f", job {done.job}"),
         f"{counted(len(decision.plan['ranks']), 'device')}: {places(decision.devices)}",
-        f"predicted: {step_ms:.4g} ms a step, {_span(completion_s)} for {decision.request.steps:,} steps{_memory(decision)}",
-        *_observed(decision.predicted),
+        f"predicted: {step_ms:.4g} ms a step, {_span(completion_s)} for {decision.request.steps:,} steps{memory}",
     ]
+    if "observed_step_s" in decision.predicted:  # as corrected by the job's earlier runs
+        step_ms, completion_s = 1000 * decision.predicted["observed_step_s"], decision.predicted["observed_completion_s"]
+        lines.append(f"as earlier runs were observed: {step_ms:.4g} ms a step, {_span(completion_s)}")
     if done.job is None and lease_s is None:
         lines.append("held until the service's lease runs out; start it with sbatch")
     elif done.job is None:
         lines.append(f"held until `meshwright state remove {decision.id} --state {shlex.quote(str(ledger))}`,")
         lines.append(f"or, where a service runs on this ledger, for {lease_s:g} s; start it with sbatch")
     for line in (*lines, *done.remarks):
-        out.print(line, markup=False, soft_wrap=True)
+        out.print(line, soft_wrap=True)
     output.print_written(out, done.folder)
-    out.print(f"more: meshwright history decisions {decision.id} --state {shlex.quote(state)}", markup=False, soft_wrap=True)
-
-
-def _data(done: Submitted) -> dict[str, Any]:
-    decision = done.record.decision
-    return {
-        "decision": decision.id,
-        "outcome": decision.outcome,
-        "why": decision.why,
-        "job": done.job,
-        "devices": {host: sorted(local) for host, local in decision.devices.items()},
-        "predicted": decision.predicted,
-        "out": None if done.folder is None else str(done.folder),
-        "remarks": list(done.remarks),
-    }
+    out.print(f"more: meshwright history decisions {decision.id} --state {shlex.quote(state)}", soft_wrap=True)

@@ -26,18 +26,12 @@ def arrange_devices(
 
     The slowest stage's exchange of gradients, and twice the shortest path of hand-overs through all stages.
 
-    Args:
-        matrix: JSON of the network.
-        solver: chain, annealing, genetic, structured, best, or a policy.
-        budget_s: of a search.
-        changes: of `StageKeys`.
-        json_file: to write.
+    The arguments are what the options of the command say.
     """
     from ....models.policy_files import decided
     from ....planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange
     from ....simulation.tasklets.instance import read_tasklets
 
-    output.check_file("--json", json_file)
     if matrix is None:
         raise MeshwrightError("name the JSON of the network", field="MATRIX")
     if not 0 < budget_s < float("inf"):
@@ -48,20 +42,35 @@ def arrange_devices(
     seed = keys.seed
 
     def placer(name: str) -> Callable[[TaskletInstance], TaskletPlacement]:
-        request = ArrangementRequest(budget_s, seed, name)
-        return partial(arrange, request=request) if name in SOLVERS else _policy(name, seed)
+        if name in SOLVERS:
+            return partial(arrange, request=ArrangementRequest(budget_s, seed, name))
+        from ....models.graph.saved_graph_policy import load_graph_player  # takes a while, and searches need no network
+        from ....worlds.tasklets.world import TaskletWorld
+
+        player, mode = load_graph_player(name, TaskletWorld(), TaskletWorld.rules, "--policy")
+        return lambda instance: player.place(instance, mode, seed)
 
     place, given_way = (placer(solver), ()) if solver in SOLVERS else decided(solver, placer)[1:]
-    data = keys.model_dump(include={"num_stages", "gradient_bytes", "activation_bytes"})
+    given = keys.model_dump(include={"num_stages", "gradient_bytes", "activation_bytes"})
     try:
-        instance = read_tasklets(matrix, **data)
+        instance = read_tasklets(matrix, **given)
     except ClusterError as error:
-        of_keys = error.field in data and data[error.field] is not None
+        of_keys = error.field in given and given[error.field] is not None
         field = f"--set {error.field}" if of_keys else error.field
         raise ClusterError(error.problem, file=error.file, field=field, value=error.value) from None
     result = place(instance)
-    if json_file is not None:
-        output.write_json(json_file, _data(instance, result))
+    data = {
+        "name": instance.name,
+        "num_stages": instance.num_stages,
+        "num_replicas": instance.num_replicas,
+        "value_s": result.value_s,
+        "data_parallel_s": result.data_parallel_s,
+        "pipeline_parallel_s": result.pipeline_parallel_s,
+        "device_of": result.device_of.tolist(),
+        "num_valued": result.num_valued,
+        "note": result.note,
+    }
+    output.write_json(json_file, data)
     out = output.console(json_file)
     rows = [[str(stage), " ".join(map(str, devices))] for stage, devices in enumerate(result.device_of.tolist())]
     output.table(out, f"Devices of {instance.name}, replica by replica", ["stage", "devices"], rows, breaks_numbers=False)
@@ -80,31 +89,3 @@ def arrange_devices(
         ],
     )
     output.print_written(out, json_file)
-
-
-def _policy(solver: str, seed: int) -> Callable[[TaskletInstance], TaskletPlacement]:
-    """A learned policy that groups the devices of a network.
-
-    Raises:
-        PolicyError: no such solver, file or shipped policy, or no such way to ask it.
-        CheckpointError: the file holds no policy of tasklets.
-    """
-    from ....models.graph.saved_graph_policy import load_graph_player  # takes a while, and searches need no network
-    from ....worlds.tasklets.world import TaskletWorld
-
-    player, mode = load_graph_player(solver, TaskletWorld(), TaskletWorld.rules, "--policy")
-    return lambda instance: player.place(instance, mode, seed)
-
-
-def _data(instance: TaskletInstance, placement: TaskletPlacement) -> dict[str, object]:
-    return {
-        "name": instance.name,
-        "num_stages": instance.num_stages,
-        "num_replicas": instance.num_replicas,
-        "value_s": placement.value_s,
-        "data_parallel_s": placement.data_parallel_s,
-        "pipeline_parallel_s": placement.pipeline_parallel_s,
-        "device_of": placement.device_of.tolist(),
-        "num_valued": placement.num_valued,
-        "note": placement.note,
-    }

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ....errors import MeshwrightError
 from ... import output
 from ...help import COSTS, takes_keys
 from ...keys import cost_settings, split_keys
-from ...options import ClusterName, CostChanges, Job, JsonFile
+from ...options import ClusterName, CostChanges, Job, JsonFile, argument
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,9 +18,7 @@ if TYPE_CHECKING:
 
 @takes_keys(("CompareKeys", ""), COSTS)
 def compare_layouts(
-    layouts: Annotated[
-        list[str], typer.Argument(metavar="LAYOUT...", help="Two or more, each as --layout of estimate: KEYS or FILE.yaml.")
-    ],
+    layouts: Annotated[list[str], argument("LAYOUT...", "Two or more, each as --layout of estimate: KEYS or FILE.yaml.")],
     job: Job,
     cluster: ClusterName,
     changes: CostChanges = None,
@@ -37,7 +33,6 @@ def compare_layouts(
     """
     from ....planning.comparisons.compare import compare
 
-    output.check_file("--json", json_file)
     if len(layouts) < 2:
         raise MeshwrightError("wants two layouts or more; estimate prices one", field="LAYOUT")
     from ...key_models import CompareKeys

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,22 +10,14 @@ from ... import output
 from ...help import COSTS, takes_keys
 from ...keys import cost_settings, split_keys
 from ...occupied import StateFile, read_state
-from ...options import ClusterName, CostChanges, Job, JsonFile, SequenceLength, TrainingStrategies
-from ...strategies import show_strategies
+from ...options import ClusterName, CostChanges, Job, JsonFile, SequenceLength, TrainingStrategies, option
+from ...plans import show_strategies
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ....planning.estimate import Estimate
     from ....planning.explain import Switch
-
-
-class PricedFramework(StrEnum):
-    """Values of ``--framework``."""
-
-    MEGATRON = "megatron"
-    FSDP2 = "fsdp2"
-    DEEPSPEED = "deepspeed"
 
 
 NARROW = 100
@@ -39,14 +30,14 @@ def estimate_layout(
     cluster: ClusterName,
     layout: Annotated[
         str,
-        typer.Option(
-            metavar="KEYS",
-            help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent degrees are 1, switches but overlap_dp off; or a YAML "
+        option(
+            "KEYS",
+            "As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent degrees are 1, switches but overlap_dp off; or a YAML "
             "with these keys under layout:.",
         ),
     ],
     framework: Annotated[
-        PricedFramework | None,
+        Literal["megatron", "fsdp2", "deepspeed"] | None,
         typer.Option(help="Defaults of this framework for keys that the layout leaves open; they are printed."),
     ] = None,
     sequence_length: SequenceLength = None,
@@ -67,14 +58,12 @@ def estimate_layout(
     from ....planning.estimate import estimate
     from ....planning.explain import explain as switches_of
     from ....planning.explain import untaken
-
-    output.check_file("--json", json_file)
     from ...key_models import EstimateKeys
 
     keys, priced = split_keys(EstimateKeys, changes)
     choice = cost_settings(priced)
     occupied = read_state(state, cluster)
-    is_free = None if occupied is None else occupied.is_free
+    is_free = None if occupied is None else occupied.taken.is_free
     result = estimate(
         job,
         cluster,
@@ -84,7 +73,7 @@ def estimate_layout(
         costs=choice,
         training=training,
         compression=keys.compression,
-        framework=None if framework is None else framework.value,
+        framework=framework,
         **keys.arguments(),
     )
     switches = switches_of(result) if explain else []
@@ -93,9 +82,9 @@ def estimate_layout(
     _show(out, result, is_default_length=sequence_length is None)
     show_strategies(out, "Trained otherwise", [(one, "") for one in result.trained], None)
     if named is not None:
-        out.print(named, markup=False, soft_wrap=True)
+        out.print(named, soft_wrap=True)
     if choice.kernels is not None:
-        out.print(f"constants of kernels: {choice.kernels}", markup=False, soft_wrap=True)
+        out.print(f"constants of kernels: {choice.kernels}", soft_wrap=True)
     if explain:
         _explain(out, result, switches)
     if occupied is not None:
@@ -113,19 +102,19 @@ def _show(out: Console, estimate: Estimate, *, is_default_length: bool) -> None:
 
     lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in estimate.figures()]
     title = f"{estimate.job} on {estimate.layout.world} of {estimate.cluster.num_devices} devices of {estimate.cluster.name}"
-    out.print(estimate.what, markup=False, soft_wrap=True)
+    out.print(estimate.what, soft_wrap=True)
     if is_default_length and (shorter := estimate.maker.shorter_than_positions):
-        out.print(shorter, markup=False, soft_wrap=True)
+        out.print(shorter, soft_wrap=True)
     output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
     output.print_remarks(out, estimate.remarks)
     hidden = " ".join(f"{key}={str(getattr(estimate.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))
-    out.print(f"{priced_with(estimate.costs)} {hidden}", markup=False, soft_wrap=True)
+    out.print(f"{priced_with(estimate.costs)} {hidden}", soft_wrap=True)
     if framework := of_framework(estimate.layout):
-        out.print(framework, markup=False, soft_wrap=True)
+        out.print(framework, soft_wrap=True)
     doubts = [[name, f"{spread:.1%}"] for name, spread in estimate.step.uncertainty_terms.items()]
     output.table(out, "Uncertainty of the step", ["made of", ""], doubts)
     low_s, high_s = interval(estimate.step.step_s, estimate.step.uncertainty)
-    out.print(f"95 % interval of the step: {1e3 * low_s:.1f} to {1e3 * high_s:.1f} ms", markup=False)
+    out.print(f"95 % interval of the step: {1e3 * low_s:.1f} to {1e3 * high_s:.1f} ms")
     shares = [
         [part.name, f"{1e3 * part.seconds:.3f}", f"{part.share:.1%}", f"{part.uncertainty:.0%}", part.provenance]
         for part in estimate.parts()

@@ -22,28 +22,16 @@ def plan_by_menu(
     sequence_length: int | None,
     json_file: str | None,
     occupied: Occupied | None = None,
-    devices: str | None = None,
+    devices: int | None = None,
     framework: LauncherName | None = None,
 ) -> None:
     """Choose, write what was asked for, and show the plan and the entries that it was chosen from.
 
-    Args:
-        job, cluster, policy, steps, deadline_s, batch, sequence_length: as of `planning.menu_plan.MenuPlanner`.
-        json_file: where the plan goes.
-        occupied: who holds which devices; None: nobody.
-        devices: the only number of devices to try; None: those of the policy.
-        framework: what is to run the layout; None: any.
+    The arguments are what the options of the command say; ``occupied`` is None where nobody holds devices.
     """
-    output.check_file("--json", json_file)
-    from .... import quantities
-    from ....errors import MeshwrightError
     from ....planners.menu.listed import listed_of_menu
     from ....planning.menu_plan import MenuPlanner
 
-    try:
-        number = None if devices is None else quantities.whole(devices)
-    except ValueError:
-        raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
     with output.progress() as bars, output.set_up(bars) as priced:
         planner = MenuPlanner.from_job(
             job,
@@ -51,11 +39,11 @@ def plan_by_menu(
             policy,
             batch=batch,
             sequence_length=sequence_length,
-            devices=number,
+            devices=devices,
             framework=framework,
             progress=priced,
         )
-        result = planner.plan(steps, deadline_s, None if occupied is None else occupied.is_free)
+        result = planner.plan(steps, deadline_s, None if occupied is None else occupied.taken.is_free)
     write_plan(json_file, result.plan)
     out, plan = output.console(json_file), result.plan
     assert plan.cluster is not None, "the plan was made for a cluster"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from .... import files, quantities
-from ....errors import InputFileError, MeshwrightError
+from .... import files
+from ....errors import InputFileError
 from ... import output
 from ...keys import own_keys
 from ...plans import show_summary, write_plan
@@ -16,63 +16,43 @@ if TYPE_CHECKING:
     from ....planning.place import PlacedOps
 
 
-class OpsRequest(NamedTuple):
-    """A question of the command.
-
-    Attributes:
-        job, cluster, objective: as of `planning.place.place`.
-        planner: its ``by``.
-        budget_s: of its searches.
-        devices: only the first so many of the cluster; None: all.
-        batch: samples of a step.
-        steps: training steps, for exports.
-    """
-
-    job: str
-    cluster: str
-    objective: str
-    planner: str
-    budget_s: float
-    devices: str | None
-    batch: int | None
-    steps: int
-
-
 def place_ops(
-    request: OpsRequest, changes: Sequence[str] | None, trace: Path | None, plot: Path | None, json_file: str | None
+    job: str,
+    cluster: str,
+    objective: str,
+    planner: str,
+    budget_s: float,
+    devices: int | None,
+    batch: int | None,
+    steps: int,
+    changes: Sequence[str] | None,
+    trace: Path | None,
+    plot: Path | None,
+    json_file: str | None,
 ) -> None:
     """Put each op of a job on a device, for the shortest step or for the fullest pipeline, and say how good that is.
 
-    Args:
-        request: the job and how it is placed.
-        changes: of `OpKeys`.
-        trace, plot, json_file: files to write.
+    The arguments are what the options of the command say; of ``devices`` the first so many are taken.
     """
     from ....planning.place import place
 
-    for option, path in (("--json", json_file), ("--trace", trace), ("--plot", plot)):
-        output.check_file(option, path)
     if plot is not None and plot.suffix not in (".svg", ".html"):
         raise InputFileError("the name must end in .svg or .html", field="--plot", value=str(plot))
     from ...key_models import OpKeys
 
     keys = own_keys(OpKeys, changes)
-    try:
-        number = None if request.devices is None else quantities.whole(request.devices)
-    except ValueError:
-        raise MeshwrightError("one number is wanted", field="--devices", value=request.devices) from None
     result = place(
-        request.job,
-        request.cluster,
-        objective=request.objective,  # type: ignore[arg-type]
-        by=request.planner,
-        budget_s=request.budget_s,
+        job,
+        cluster,
+        objective=objective,  # type: ignore[arg-type]
+        by=planner,
+        budget_s=budget_s,
         optimizer=keys.optimizer,  # type: ignore[arg-type]
         forward_only=keys.forward_only,
         in_flight=keys.in_flight,
-        num_devices=number,
-        batch_size=request.batch,
-        num_steps=request.steps,
+        num_devices=devices,
+        batch_size=batch,
+        num_steps=steps,
         seed=keys.seed,
         **keys.arguments(),
     )

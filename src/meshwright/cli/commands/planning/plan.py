@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .... import files
-from ....errors import MeshwrightError
+from .... import files, quantities
+from ....errors import MeshwrightError, PlanError
 from ... import output
 from ...help import COSTS, takes_keys
 from ...keys import cost_settings, own_keys, split_keys
 from ...occupied import Occupied, is_service, read_state
-from ...options import Batch, CostChanges, DeadlineS, ForFramework, JsonFile, SequenceLength, TrainingSteps, TrainingStrategies
+from ...options import (
+    Batch,
+    CostChanges,
+    DeadlineS,
+    ForFramework,
+    JsonFile,
+    SequenceLength,
+    TrainingSteps,
+    TrainingStrategies,
+    argument,
+    file_option,
+    option,
+)
 from ...plans import show_ranks, show_summary, write_plan
 from ..live.ledgers import service_client
 from ..live.submit import job_request
 from .arrange import arrange_devices
-from .place import OpsRequest, place_ops
+from .place import place_ops
 from .search import search_plans
 
 if TYPE_CHECKING:
@@ -53,15 +64,14 @@ WHY = {
     COSTS,
 )
 def plan_job(
+    context: typer.Context,
     matrix: Annotated[
-        Path | None,
-        typer.Argument(metavar="MATRIX", help="With --stages: JSON of square delay_ms and bandwidth_gbps (Gbit/s)."),
+        Path | None, argument("MATRIX", "With --stages: JSON of square delay_ms and bandwidth_gbps (Gbit/s).")
     ] = None,
-    job: Annotated[str | None, typer.Option(metavar="JOB", help="zoo:NAME, or a path: config.json, graph.txt or JSON.")] = None,
-    cluster: Annotated[str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")] = None,
+    job: Annotated[str | None, option("JOB", "zoo:NAME, or a path: config.json, graph.txt or JSON.")] = None,
+    cluster: Annotated[str | None, option("CLUSTER", "preset:NAME or a path to YAML.")] = None,
     policy: Annotated[
-        str | None,
-        typer.Option(metavar="POLICY", help="A policy; with --ops a planner, with --stages a solver; see list policies."),
+        str | None, option("POLICY", "A policy; with --ops a planner, with --stages a solver; see list policies.")
     ] = None,
     search: Annotated[bool, typer.Option("--search", help="Search all parallel layouts.")] = False,
     ops: Annotated[bool, typer.Option("--ops", help="Place each op of the job on a device.")] = False,
@@ -70,46 +80,32 @@ def plan_job(
     sequence_length: SequenceLength = None,
     steps: TrainingSteps = 10_000,
     deadline_s: DeadlineS = None,
-    devices: Annotated[
-        str | None, typer.Option(metavar="N", help="Devices to use, as 64 or 64,128 or 64-512; all by default.", hidden=True)
-    ] = None,
+    devices: Annotated[str | None, option("N", "Devices to use, as 64 or 64,128 or 64-512; all by default.", hidden=True)] = None,
     state: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|URL", help="Who holds which devices: a file of `meshwright state`, or a service."),
+        str | None, option("FILE|URL", "Who holds which devices: a file of `meshwright state`, or a service.")
     ] = None,
-    keep: Annotated[
-        str | None, typer.Option(metavar="KEYS", help="Layouts with these keys, as 'tp=4|8,schedule=1f1b'.", hidden=True)
-    ] = None,
+    keep: Annotated[str | None, option("KEYS", "Layouts with these keys, as 'tp=4|8,schedule=1f1b'.", hidden=True)] = None,
     launcher: ForFramework = None,
     take: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Whose plan is written: fastest (default), plain, or a reference: recipe, default, 1f1b.",
-            hidden=True,
-        ),
+        option("NAME", "Whose plan is written: fastest (default), plain, or a reference: recipe, default, 1f1b.", hidden=True),
     ] = None,
     whole: Annotated[
-        Path | None,
-        typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.", hidden=True),
+        Path | None, file_option("Rank every layout that fits, and write all as .csv or .json.", "--all", hidden=True)
     ] = None,
     training: TrainingStrategies = None,
     objective: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Of --ops: latency (default) of one step, or throughput of a pipeline.", hidden=True),
+        str | None, option("NAME", "Of --ops: latency (default) of one step, or throughput of a pipeline.", hidden=True)
     ] = None,
     budget_s: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Time of a search by --ops (5 by default) or --stages (10).", hidden=True),
+        float | None, option("SECONDS", "Time of a search by --ops (5 by default) or --stages (10).", hidden=True)
     ] = None,
     changes: CostChanges = None,
     plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw layouts (--search) or placed ops (--ops) as .svg or .html.", hidden=True),
+        Path | None, file_option("Draw layouts (--search) or placed ops (--ops) as .svg or .html.", "--plot", hidden=True)
     ] = None,
     trace: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write one step as a Chrome trace for Perfetto; .html: as a page.", hidden=True),
+        Path | None, file_option("Write one step as a Chrome trace for Perfetto; .html: as a page.", "--trace", hidden=True)
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -123,28 +119,6 @@ def plan_job(
       meshwright plan --search --job zoo:gpt2-xl --cluster preset:dgx-a100-8x8
       meshwright plan --ops --job zoo:gnmt --cluster preset:host-8
     """
-    options: dict[str, object] = {
-        "MATRIX": matrix,
-        "--job": job,
-        "--cluster": cluster,
-        "--policy": policy,
-        "--state": state,
-        "--batch": batch,
-        "--sequence-length": sequence_length,
-        "--deadline-s": deadline_s,
-        "--devices": devices,
-        "--keep": keep,
-        "--for": launcher,
-        "--take": take,
-        "--all": whole,
-        "--training": training,
-        "--objective": objective,
-        "--budget-s": budget_s,
-        "--set": changes or None,
-        "--plot": plot,
-        "--trace": trace,
-        "--json": json_file,
-    }
     modes = [name for name, is_on in (("--search", search), ("--ops", ops), ("--stages", stages)) if is_on]
     if len(modes) > 1:
         raise MeshwrightError(f"does not go with {modes[0]}", field=modes[1])
@@ -155,10 +129,12 @@ def plan_job(
         modes = [*modes, "a service as --state"]
         if len(modes) > 1:
             raise MeshwrightError("does not go with a service as --state: name a file or a cluster", field=modes[0])
-    elif not modes and policy is not None and _is_by_menu(policy):
-        modes = ["a policy of a fleet"]
+    elif not modes and policy is not None:
+        from ....planning.policies import is_by_menu
+
+        modes = ["a policy of a fleet"] if is_by_menu(policy) else []
     mode = modes[0] if modes else "a policy"
-    _refuse_others(mode, options)
+    _refuse_others(mode, context)
     if mode == "--stages":
         arrange_devices(matrix, policy or "best", 10.0 if budget_s is None else budget_s, changes, json_file)
         return
@@ -167,16 +143,25 @@ def plan_job(
 
     if is_live:
         assert state is not None, "it is the address of a service"
-        most = own_keys(LiveKeys, changes).max_degree
-        requested = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
-        plan_live(state, job, {**requested, "max_devices": most, "framework": launcher}, devices, json_file)
+        most, number = own_keys(LiveKeys, changes).max_degree, _one_number(devices)
+        requested: dict[str, Any] = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "framework": launcher}
+        requested |= {"sequence_length": sequence_length, "max_devices": most, "devices": number}
+        request = job_request(job, requested, {"max_devices": "--set max_degree"})
+        tried, why = service_client(state).try_plan(request)
+        if tried is None:
+            raise PlanError(f"the service gives it no devices now: {why}", field="--state", value=state)
+        write_plan(json_file, tried)
+        out = output.console(json_file)
+        show_summary(out, tried, f"Plan by {state}; nothing is held")
+        show_ranks(out, tried)
+        output.print_written(out, json_file)
         return
     if cluster is None:
         raise MeshwrightError("is missing: preset:NAME or a path to YAML, or a service by --state URL", field="--cluster")
     if mode == "--ops":
         limit_s = 5.0 if budget_s is None else budget_s
-        asked_ops = OpsRequest(job, cluster, objective or "latency", policy or "best", limit_s, devices, batch, steps)
-        place_ops(asked_ops, changes, trace, plot, json_file)
+        number, aim = _one_number(devices), objective or "latency"
+        place_ops(job, cluster, aim, policy or "best", limit_s, number, batch, steps, changes, trace, plot, json_file)
         return
     occupied_file = None if state is None else Path(state)
     if mode == "a policy of a fleet":
@@ -186,23 +171,22 @@ def plan_job(
         assert policy is not None, "it is one of a fleet"
         occupied = read_state(occupied_file, cluster)
         name = None if launcher is None else framework(launcher).name
-        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices, name)
+        number = _one_number(devices)
+        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, number, name)
         return
     if mode == "--search":
         from ....planners.layouts.request import SearchRequest
 
         searching, priced = split_keys(SearchKeys, changes)
-        request = SearchRequest(
+        wanted = SearchRequest(
             *(batch, sequence_length, devices, keep or "", searching.order, searching.top, steps, training),
             *(searching.compression, searching.arrange, launcher),
             take=take or "fastest",
             recipes=searching.recipes,
         )
         occupied = read_state(occupied_file, cluster)
-        search_plans(job, cluster, request, searching, cost_settings(priced), whole, plot, json_file, occupied)
+        search_plans(job, cluster, wanted, searching, cost_settings(priced), whole, plot, json_file, occupied)
         return
-    output.check_file("--json", json_file)
-    output.check_file("--trace", trace)
     from ....planning.plan import plan
 
     keys, priced = split_keys(PolicyKeys, changes)
@@ -215,7 +199,7 @@ def plan_job(
             num_steps=steps,
             deadline_s=deadline_s,
             max_degree=16 if keys.max_degree is None else keys.max_degree,
-            free_at_s=None if occupied is None else occupied.free_at_s,
+            free_at_s=None if occupied is None else occupied.taken.free_at_s(occupied.state),
             costs=cost_settings(priced),
             progress=simulated,
             **keys.arguments(),
@@ -223,43 +207,44 @@ def plan_job(
     _show(result, trace, json_file, occupied)
 
 
-def _refuse_others(mode: str, options: Mapping[str, object]) -> None:
+def _refuse_others(mode: str, context: typer.Context) -> None:
     """Refuse an option that the mode does not take.
 
     Raises:
         MeshwrightError: it names the modes that take the option.
     """
-    wrong = {option: value for option, value in options.items() if option not in TAKES[mode]}
-    for option, value in wrong.items():
-        if value is not None:
-            takers = [name for name, options in TAKES.items() if option in options and name.startswith("--")]
+    parameters: list[Any] = context.command.params
+    for parameter in parameters:
+        option = parameter.opts[0] if parameter.param_type_name == "option" else str(parameter.metavar)
+        takers = [name for name, options in TAKES.items() if option in options]
+        if takers and mode not in takers and context.params[parameter.name] not in (None, []):
+            takers = [name for name in takers if name.startswith("--")]
             plain = f"goes with {' or '.join(takers)} only" if mode == "a policy" and takers else f"does not go with {mode}"
             raise MeshwrightError(WHY.get(mode, plain).format(mode), field=option)
 
 
-def _is_by_menu(policy: str) -> bool:
-    """Whether a policy picks from a menu of layouts, as those of fleets do."""
-    from ....planning.policies import is_by_menu
+def _one_number(devices: str | None) -> int | None:
+    """The number of devices, where a mode takes only one.
 
-    return is_by_menu(policy)
-
-
-def _write_trace(path: Path, planned_job: Planned) -> None:
-    """One step, as a page where the name ends in ``.html``."""
-    graph, cluster = planned_job.scenario.workload.graphs[0], planned_job.scenario.cluster
-    if path.suffix == ".html":
-        from ....evaluation.report.drawing import step_page
-
-        names = [cluster.device_name(int(device)) for device in planned_job.plan.placement().devices]
-        files.write_text(path, step_page(planned_job.timeline(), graph, names))
-    else:
-        files.write_json(path, planned_job.timeline().to_chrome_trace(graph))
+    Raises:
+        MeshwrightError: it is none.
+    """
+    try:
+        return None if devices is None else quantities.whole(devices)
+    except ValueError:
+        raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
 
 
 def _show(planned_job: Planned, trace: Path | None, json_file: str | None, occupied: Occupied | None) -> None:
     """Write what was asked for, and print the plan and the other candidates."""
-    if trace is not None:
-        _write_trace(trace, planned_job)
+    graph, cluster = planned_job.scenario.workload.graphs[0], planned_job.scenario.cluster
+    if trace is not None and trace.suffix == ".html":
+        from ....evaluation.report.drawing import step_page
+
+        names = [cluster.device_name(int(device)) for device in planned_job.plan.placement().devices]
+        files.write_text(trace, step_page(planned_job.timeline(), graph, names))
+    elif trace is not None:
+        files.write_json(trace, planned_job.timeline().to_chrome_trace(graph))
     write_plan(json_file, planned_job.plan)
     out = output.console(json_file)
     rows = [
@@ -277,44 +262,9 @@ def _show(planned_job: Planned, trace: Path | None, json_file: str | None, occup
         if row["is_offered"]
     ]
     columns = ["", "ranks", "block", "rule", "step ms", "completion s", "device-seconds", "not computing %"]
-    output.table(
-        out, f"Candidates for {planned_job.plan.job.name} on {planned_job.scenario.cluster.name}", columns, rows, numbers_from=4
-    )
+    output.table(out, f"Candidates for {planned_job.plan.job.name} on {cluster.name}", columns, rows, numbers_from=4)
     show_summary(out, planned_job.plan)
     show_ranks(out, planned_job.plan)
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file, trace)
-
-
-def plan_live(url: str, job: str, requested: dict[str, Any], devices: str | None, json_file: str | None) -> None:
-    """Ask a service what it would decide for a job now, and show the plan.
-
-    Args:
-        url: of the service.
-        job: as the command line spells it.
-        requested: fields of `decisions.JobRequest`, the devices apart.
-        devices: the only number that will do.
-        json_file: where the plan goes.
-
-    Raises:
-        PlanError: the job gets no devices now.
-        MeshwrightError: the job is missing or wrong, or nobody answers.
-    """
-    from .... import quantities
-    from ....errors import MeshwrightError, PlanError
-
-    output.check_file("--json", json_file)
-    try:
-        number = None if devices is None else quantities.whole(devices)
-    except ValueError:
-        raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
-    request = job_request(job, {**requested, "devices": number}, {"max_devices": "--set max_degree"})
-    plan, why = service_client(url).try_plan(request)
-    if plan is None:
-        raise PlanError(f"the service gives it no devices now: {why}", field="--state", value=url)
-    write_plan(json_file, plan)
-    out = output.console(json_file)
-    show_summary(out, plan, f"Plan by {url}; nothing is held")
-    show_ranks(out, plan)
-    output.print_written(out, json_file)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,7 @@ from ....errors import InputFileError
 from ....quantities import counted
 from ... import is_at_once, output
 from ...occupied import Occupied
-from ...plans import show_summary, write_plan
-from ...strategies import show_strategies
+from ...plans import show_strategies, show_summary, write_plan
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,22 +50,18 @@ def search_plans(
 ) -> None:
     """Search, write what was asked for, and show the plan, the best layouts, the front and what became of the others.
 
-    Args:
-        job, cluster, search_request: as of `planning.search.search_layouts`; ``top`` is the number of rows of the table.
-        keys: how the job is read, and what is shown.
-        costs: choices of the cost model.
-        whole_file: where the whole ranking goes.
-        plot_file: where the picture goes.
-        json_file: where the plan goes.
-        occupied: who holds which devices; None: nobody.
+    The arguments are what the options of the command say. ``top`` of the request is the number of rows of the table, and
+    ``occupied`` is None where nobody holds devices.
     """
     from ....planning.estimate import priced_with
     from ....planning.search import search_layouts
 
-    _check_files(whole_file, plot_file, json_file)
+    for option, path, suffixes in (("--all", whole_file, (".json", ".csv")), ("--plot", plot_file, (".svg", ".html"))):
+        if path is not None and path.suffix not in suffixes:
+            raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
     gc.set_threshold(100_000, 50, 50)  # a search makes many objects that stay, and few that refer to themselves
     top = search_request.top or 0
-    is_free = None if occupied is None else occupied.is_free
+    is_free = None if occupied is None else occupied.taken.is_free
     with output.progress() as bars:
         request = replace(search_request, top=None if whole_file else top, on_best=_BestSoFar(), progress=output.phases(bars))
         result = search_layouts(job, cluster, request, is_free=is_free, costs=costs, **keys.arguments())
@@ -82,7 +78,7 @@ def search_plans(
     _show(result, top, keys.front, json_file)
     out = output.console(json_file)
     output.print_remarks(out, list(left_out))
-    out.print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=not out.is_terminal)
+    out.print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", soft_wrap=not out.is_terminal)
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file, *others, whole_file, plot_file)
@@ -118,24 +114,17 @@ class _BestSoFar:
             sys.stderr.write(f"{passed_s:6.2f} s: {ranked.step_s:.4g} s a step with {ranked.text}\n")
 
 
-def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str | None) -> None:
-    for option, path in (("--json", json_file), ("--all", whole_file), ("--plot", plot_file)):
-        output.check_file(option, path)
-    for option, path, suffixes in (("--all", whole_file, (".json", ".csv")), ("--plot", plot_file, (".svg", ".html"))):
-        if path is not None and path.suffix not in suffixes:
-            raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
-
-
 def _show(ranking: RankedLayouts, top: int, front_rows: int, json_file: str | None) -> None:
     from ....planning.comparisons.references import gain_text
 
     out = output.console(json_file)
-    out.print(gain_text(ranking), markup=False, soft_wrap=not out.is_terminal)
+    say = partial(out.print, soft_wrap=not out.is_terminal)
+    say(gain_text(ranking))
     if ranking.request.sequence_length is None and (shorter := ranking.maker.shorter_than_positions):
-        out.print(shorter, markup=False, soft_wrap=not out.is_terminal)
+        say(shorter)
     show_summary(out, ranking.plan, f"Plan of the layout taken ({ranking.plan.taken or 'a strategy'}), {ranking.planned.text}")
     if ranking.request.framework is None:
-        out.print(ranking.frameworks_text, markup=False, soft_wrap=not out.is_terminal)
+        say(ranking.frameworks_text)
     _show_mechanisms(out, ranking)
     _show_ranking(out, ranking, top)
     exact_s, strategies, refused = ranking.strategies
@@ -144,20 +133,16 @@ def _show(ranking: RankedLayouts, top: int, front_rows: int, json_file: str | No
     output.print_remarks(out, list(refused))
     _show_front(out, ranking, front_rows)
     counts, framework = ranking.searched.counts, ranking.request.framework
-    out.print(
+    say(
         f"{counts.legal:,} legal layouts: {counts.examined:,} priced ({counts.prices:,} prices in different rank orders), "
         f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal"
         + ("" if framework is None else f" or not for {framework.title}")
-        + (f"; of {counts.unproven:,} interleaved ones the best cut is not proven" if counts.unproven else ""),
-        markup=False,
-        soft_wrap=not out.is_terminal,
+        + (f"; of {counts.unproven:,} interleaved ones the best cut is not proven" if counts.unproven else "")
     )
     if not ranking.cluster.hosts_are_equal:
-        out.print(
+        say(
             f"the hosts of {ranking.cluster.name} differ: layouts were searched with ranks numbered as "
-            f"{', '.join(ranking.search.tried_orders)}; --set arrange=EFFORT searches for a better order of hosts",
-            markup=False,
-            soft_wrap=not out.is_terminal,
+            f"{', '.join(ranking.search.tried_orders)}; --set arrange=EFFORT searches for a better order of hosts"
         )
 
 

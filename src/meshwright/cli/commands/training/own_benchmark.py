@@ -40,8 +40,10 @@ Sized = tuple[str, list[str]]
 
 def is_benchmark(spec: str) -> bool:
     """Whether a spelling is that of a benchmark and of no training config."""
-    is_config = spec.startswith(PRESET) and _is_preset(spec)
-    return not is_config and (kind_of(spec) is not None or world_key(spec) is not None)
+    with suppress(ConfigError):  # no preset of that name
+        if spec.startswith(PRESET) and config_path(spec).is_file():
+            return False
+    return kind_of(spec) is not None or world_key(spec) is not None
 
 
 def config_of(spec: str, changes: Sequence[str] = ()) -> SeedSettings:
@@ -69,13 +71,6 @@ def config_of(spec: str, changes: Sequence[str] = ()) -> SeedSettings:
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("._-")[:63]
     own = {"name": name or "benchmark", "benchmark": where, "changes": request.changes, "minutes": request.minutes}
     return result.model_copy(update={key: value for key, value in own.items() if key not in keys.values()})
-
-
-def _is_preset(spec: str) -> bool:
-    try:
-        return config_path(spec).is_file()
-    except ConfigError:
-        return False
 
 
 @cache

@@ -43,13 +43,7 @@ class TrainRequest:
     """The options of the command.
 
     Attributes:
-        config: YAML of the run, or of a benchmark; None where one is resumed as it was begun.
-        changes: ``key=value`` texts that change it.
-        resume: run folder that is continued; of several seeds, the common beginning of their names.
-        out: the same of new runs; None for ``runs/NAME``.
-        overwrite: whether an existing one is replaced.
-        graphs: folder of profiles.
-        json_file: where the learning curve is written.
+        resume, out: run folder that is continued, or that of a new run; of several seeds, the common beginning of their names.
         minutes: in place of the config's; None for the config's, of a benchmark without a config ten.
         begun: the run folder, once it is known, and when its config was written before; None where there was none.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,14 +28,7 @@ def sweep_config(
 ) -> None:
     """Try values of some keys of a training config, and write the best config.
 
-    Args:
-        config: YAML of the sweep; None with ``resume``.
-        changes: ``key=value`` texts that change it.
-        resume: folder of a sweep that is continued.
-        out: folder of a new one; None for ``runs/NAME``.
-        budget_s: seconds after which no trial begins; None: no limit.
-        jobs: trials that are trained at a time, each in a process.
-        json_file: to write.
+    The arguments are what the options of the command say; after ``budget_s`` seconds no trial begins.
     """
     if not re.fullmatch(r"[0-9]{1,4}", jobs) or not 1 <= int(jobs) <= 256:
         raise ConfigError("must be 1 to 256", field="--jobs", value=jobs)
@@ -81,9 +73,7 @@ def _run(settings: SweepSettings, folder: Path, jobs: int, until_s: float, json_
             note = f"best {study.best_value:.4g}" if whole else "no value yet"
             bars.update(bar, completed=min(len(ended), settings.trials), note=note)
             if bars.disable:
-                out = sys.stderr if json_file == "-" else sys.stdout
-                out.write(f"{len(ended)} trials have ended  {note}\n")
-                out.flush()
+                output.say_line(json_file, f"{len(ended)} trials have ended  {note}")
 
         study = sweep(settings, folder, jobs, until_s, after)
     trials = [trial for trial in study.trials if trial.state.is_finished()]

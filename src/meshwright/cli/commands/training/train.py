@@ -11,35 +11,30 @@ from .... import inputs
 from ....errors import ConfigError
 from ....packaged import train_presets
 from ... import output
-from ...options import Changes, GraphsDir, JsonFile
+from ...options import Changes, GraphsDir, argument, option
 from .sweep import sweep_config
 
 
 def train_policy(
     config: Annotated[
-        str | None,
-        typer.Argument(metavar="CONFIG", help="YAML of the run, a benchmark or a sweep, or preset:NAME; not with --resume."),
+        str | None, argument("CONFIG", "YAML of the run, a benchmark or a sweep, or preset:NAME; not with --resume.")
     ] = None,
     changes: Changes = None,
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Continue from a run folder's last checkpoint.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder; runs/NAME by default.")] = None,
+    resume: Annotated[Path | None, option("RUN", "Continue from a run folder's last checkpoint.")] = None,
+    out: Annotated[Path | None, option("DIR", "Run folder; runs/NAME by default.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run folder.")] = False,
-    seeds: Annotated[
-        str | None, typer.Option(metavar="N,N,...", help="A run for each seed, in DIR-seed-N; --resume takes the same DIR.")
-    ] = None,
+    seeds: Annotated[str | None, option("N,N,...", "A run for each seed, in DIR-seed-N; --resume takes the same DIR.")] = None,
     jobs: Annotated[
-        str,
-        typer.Option(metavar="N|RAY", help="With --seeds or --sweep: runs at a time; or a Ray cluster, HOST:PORT or local:N."),
+        str, option("N|RAY", "With --seeds or --sweep: runs at a time; or a Ray cluster, HOST:PORT or local:N.")
     ] = "1",
     minutes: Annotated[
-        float | None,
-        typer.Option(metavar="M", help="CPU minutes of the run at most; of a sweep, minutes after which no trial begins."),
+        float | None, option("M", "CPU minutes of the run at most; of a sweep, minutes after which no trial begins.")
     ] = None,
     sweeps: Annotated[
         bool, typer.Option("--sweep", help="CONFIG is a sweep: try values of some keys, and write the best config.")
     ] = False,
     graphs: GraphsDir = None,
-    json_file: JsonFile = None,
+    json_file: Annotated[str | None, option("FILE", "Write the result as JSON; - for standard output.", "--json")] = None,
 ) -> None:
     """Train a policy from a config into a run folder, or resume one.
 

@@ -59,9 +59,7 @@ def train_seeds(request: TrainRequest, seeds: str, jobs: str) -> None:
             curves[run.folder] = curve
             bars.update(bar, completed=len(curves), note=f"seed {run.settings.seed} is done")
             if bars.disable:
-                out = sys.stderr if request.json_file == "-" else sys.stdout
-                out.write(f"seed {run.settings.seed} is done, {len(curves)} of {len(runs)}\n")
-                out.flush()
+                output.say_line(request.json_file, f"seed {run.settings.seed} is done, {len(curves)} of {len(runs)}")
 
         try:
             those.do(_train, runs, keep)
@@ -69,7 +67,10 @@ def train_seeds(request: TrainRequest, seeds: str, jobs: str) -> None:
             profiles = [] if request.graphs is None else ["--graphs", str(request.graphs)]
             words = ["--resume", str(prefix), "--seeds", seeds, *profiles]
             raise interrupts.to_resume([run.folder for run in runs], *words) from None
-    shown = [(run, _relative(run.folder), curves[run.folder]) for run in runs]
+    here, shown = Path.cwd(), []
+    for run in runs:
+        folder = run.folder.relative_to(here) if run.folder.is_relative_to(here) else run.folder
+        shown.append((run, folder, curves[run.folder]))
     lines = [line_of(run.folder) for run in runs]
     records = [
         {"seed": run.settings.seed, "run": str(folder), "learning_curve": curve, "line_to_beat": line}
@@ -109,8 +110,3 @@ def _train(run: SeedRun) -> list[dict[str, Any]]:
 def _verdict(line: Mapping[str, Any]) -> str:
     result = line.get("verdict")
     return "" if result is None else f"{'better' if result['is_better'] else 'not better'} than {line['rule']}"
-
-
-def _relative(folder: Path) -> Path:
-    here = Path.cwd()
-    return folder.relative_to(here) if folder.is_relative_to(here) else folder

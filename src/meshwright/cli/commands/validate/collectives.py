@@ -27,7 +27,7 @@ def validate_collectives(sources: Sequence[str], keys: HeldCollectiveKeys, json_
     result = validate(Path(one_source(sources)), operation=keys.operation)
     out = output.console(json_file)
     message = f"Calibrated on {result.num_calibrated} sizes, the 1st, 3rd, ... of each of {result.num_tables} tables"
-    out.print(f"{message}; {result.num_outliers} outliers left out.", markup=False)
+    out.print(f"{message}; {result.num_outliers} outliers left out.")
     families = result.families()
     for family, errors in families.items():
         names = BASELINES if family == SIZES else ()
@@ -36,9 +36,9 @@ def validate_collectives(sources: Sequence[str], keys: HeldCollectiveKeys, json_
         output.table(out, family.capitalize(), columns, [*lines, ["all", "", *_line(errors, len(names))]])
     output.print_remarks(out, foreign_constants(row.table.device for row in result.rows))
     for problem in result.unsupported:
-        out.print(f"unsupported: {problem}", markup=False)
+        out.print(f"unsupported: {problem}")
     if GROUPS not in families:
-        out.print("No group size lies between two others, so none was left out.", markup=False)
+        out.print("No group size lies between two others, so none was left out.")
     output.write_json(json_file, result.to_data())
     judge(out, {f"{family}: mean error": errors.mean for family, errors in families.items()}, allowed)
 

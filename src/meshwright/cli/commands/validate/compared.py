@@ -45,7 +45,7 @@ def validate_flows(sources: Sequence[str], keys: FlowKeys, json_file: str | None
         output.table(out, title, ["file", "", "predicted s", "reference s", "relative error"], deviations, numbers_from=2)
         if validate(files, max_relative_error=allowed, latency_first=not latency_first).agrees:
             other = "leave out --set latency_first=true" if latency_first else "give --set latency_first=true"
-            out.print(f"All agree where latency is counted the other way: {other}.", markup=False)
+            out.print(f"All agree where latency is counted the other way: {other}.")
     output.write_json(json_file, result.to_data())
     if not result.agrees:
         raise typer.Exit(1)

@@ -50,7 +50,6 @@ def validate_kernels(sources: Sequence[str], keys: HeldKernelKeys, json_file: st
     out.print(
         f"{measured.gpu}, {measured.date}, torch {measured.torch}, CUDA {measured.cuda}, driver {measured.driver}; "
         f"constants: {source}",
-        markup=False,
         soft_wrap=True,
     )
     layers = [row for family, rows in result.families.items() if family.startswith(LAYER) for row in rows]
@@ -74,13 +73,13 @@ def validate_kernels(sources: Sequence[str], keys: HeldKernelKeys, json_file: st
     num_of_host = sum(result.num_of_host.values())
     if num_of_host:
         note = f"the host's: {num_of_host} passes that wait for the host to issue kernels; they are left out"
-        out.print(note, markup=False, soft_wrap=True)
+        out.print(note, soft_wrap=True)
     if layers:
         every = summary(layers)
         note = f"The {every['items']} other passes through layers: mean error {every['mean_relative_error']:.1%}"
-        out.print(note, markup=False, soft_wrap=True)
+        out.print(note, soft_wrap=True)
     else:
-        out.print("No pass through a layer shows the device.", markup=False)
+        out.print("No pass through a layer shows the device.")
     output.write_json(json_file, result.to_data())
     if plot is not None:
         from ....evaluation.plots.kernels import kernels_figure

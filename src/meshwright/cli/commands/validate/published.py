@@ -90,7 +90,7 @@ def show_figures(computed: Callable[[Progress], PublishedFigures], json_file: st
         output.table(out, family, columns, lines, numbers_from=2)
     wrong = sum(not each.agrees for each in result.figures)
     summary = "all agree" if not wrong else f"{wrong} disagree{'s' if wrong == 1 else ''}"
-    out.print(f"{len(result.figures)} figures, {summary}", markup=False)
+    out.print(f"{len(result.figures)} figures, {summary}")
     output.write_json(json_file, result.to_data())
     if wrong:
         raise typer.Exit(1)
@@ -116,7 +116,7 @@ def judge(out: Console, errors: Mapping[str, float], allowed: Mapping[str, float
     limits = [(name, error, allowed.get(name)) for name, error in errors.items()]
     wrong = [(name, error, most) for name, error, most in limits if most is not None and error > most]
     for name, error, most in wrong:
-        out.print(f"{name} {error:.2%}, allowed {most:.2%}", markup=False)
+        out.print(f"{name} {error:.2%}, allowed {most:.2%}")
     if wrong:
         raise typer.Exit(1)
 

@@ -47,16 +47,16 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
         output.table(out, title, ["row", "predicted s", "measured s", "error", "chosen by the model"], lines)
         for row in rows:
             if row.predicted is None:
-                out.print(f"unsupported: {row.row.name}: {row.remark}", markup=False)
+                out.print(f"unsupported: {row.row.name}: {row.remark}")
         for row in known:
             if row.remark:
-                out.print(f"{row.row.name}: {row.remark}", markup=False)
+                out.print(f"{row.row.name}: {row.remark}")
         noted: dict[str, list[str]] = {}
         for note, name in ((note, row.row.name) for row in rows for note in row.row.notes):
             noted.setdefault(note, []).append(name)
         for note, names in noted.items():
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            out.print(f"note: {note} ({', '.join(names[:NAMED])}{more})", markup=False)
+            out.print(f"note: {note} ({', '.join(names[:NAMED])}{more})")
     _memory(out, [one for one in result.predictions if one.predicted is not None])
     summary = result.summary()
     columns = ["family", "rows", "unsupported", "mean error", "largest", "bias", "tau", "mean regret", "largest"]
@@ -64,10 +64,10 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
     columns = ["family", "rows", "inside 68 %", "inside 95 %", "rms z", "largest z", "left out: rows", "inside 95 %", "rms z"]
     lines = [_coverage_line(family, data) for family, data in summary.items() if "coverage" in data]
     output.table(out, "Rows inside predicted intervals", columns, lines)
-    out.print("Left out: predicted from the other families alone.", markup=False)
-    out.print("Constants fitted on, and on nothing else:", markup=False)
+    out.print("Left out: predicted from the other families alone.")
+    out.print("Constants fitted on, and on nothing else:")
     for line in CALIBRATION_SET:
-        out.print(f"  {line}", markup=False)
+        out.print(f"  {line}")
     output.write_json(json_file, result.to_data())
     judge_families(out, {family: data for family, data in summary.items() if not data["is_calibration"]}, keys.max_mean_error)
 

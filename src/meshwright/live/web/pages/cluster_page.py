@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from ...ledger import Ledger
 from ...service import Service, SourceStatus
 from ...state import ClusterState, devices_by_state, occupancy
 from ..views import DecisionRow, row_of
-from .hosts import MOST_OPEN_HOSTS, JobRow, host_groups, job_rows, marks
+from .hosts import MOST_OPEN_HOSTS, host_groups, job_rows, marks
 from .rendering import duration, instant, page
 
 LAST_DECISIONS = 10
@@ -48,11 +47,11 @@ def state_page(path: Path, cluster: Cluster) -> str:
     """
     stored = KeptState(path)
     if not stored.is_ledger:
-        return _page(cluster, 0, stored.read(), None, written_from=(path.name, None))
+        return _page(cluster, 0, stored.read(), None, (path.name, None))
     with Ledger(path, is_read=True) as store:
         seq, state = store.last()
         last = store.changes_after(seq - 1, 1) if seq else []
-        return _page(cluster, seq, state, store, written_from=(path.name, last[0].at if last else None))
+        return _page(cluster, seq, state, store, (path.name, last[0].at if last else None))
 
 
 def _source(status: SourceStatus, max_age_s: float) -> dict[str, Any]:
@@ -73,16 +72,13 @@ def _page(
     seq: int,
     state: ClusterState,
     store: Ledger | None,
-    *,
-    sources: Sequence[Mapping[str, Any]] = (),
-    policy: str | None = None,
-    has_session: bool = False,
     written_from: tuple[str, str | None] | None = None,
-    problems: Mapping[str, str] | None = None,
+    **served: Any,
 ) -> str:
+    """The page; ``served`` is what only a service has."""
     now, marked = datetime.now(UTC), marks(state.jobs)
     rows = job_rows(state, marked, now)
-    planned = [row for row in rows if row.job.source == "plan"]
+    planned = [row for row in rows if row["job"].source == "plan"]
     preparing = () if store is None else store.preparing()
     prepared = [store.decision(name) for name in preparing[:MOST_ROWS]] if store is not None else []
     waiting = [
@@ -97,12 +93,9 @@ def _page(
         written_from=written_from,
         title=cluster.name,
         here="cluster",
-        has_session=has_session,
         seq=seq,
         now=instant(now),
-        policy=policy,
-        sources=sources,
-        problems={} if problems is None else problems,
+        **({"has_session": False, "policy": None, "sources": (), "problems": {}} | served),
         devices=devices_by_state(state, cluster),
         num_devices=cluster.num_devices,
         num_hosts=cluster.num_hosts,
@@ -111,19 +104,20 @@ def _page(
         is_open=cluster.num_hosts <= MOST_OPEN_HOSTS,
         waiting=waiting,
         num_more_waiting=len(planned) + len(preparing) - len(waiting),
-        running=[row for row in rows if row.job.source != "plan"][:MOST_ROWS],
+        running=[row for row in rows if row["job"].source != "plan"][:MOST_ROWS],
         num_running=len(rows) - len(planned),
         last=last,
     )
 
 
-def _waiting(row: JobRow, store: Ledger | None) -> dict[str, Any]:
+def _waiting(row: dict[str, Any], store: Ledger | None) -> dict[str, Any]:
     """The row of a planned job that no scheduler has started: what it waits for, and the devices that it holds."""
-    record = None if store is None else store.decision(row.job.id)
+    job = row["job"]
+    record = None if store is None else store.decision(job.id)
     text = "reserved; nobody has handed it to the scheduler yet"
-    if row.job.confirmed_as is not None:
-        text = f"handed to the scheduler as {row.job.confirmed_as}, which has not started it yet"
+    if job.confirmed_as is not None:
+        text = f"handed to the scheduler as {job.confirmed_as}, which has not started it yet"
     elif record is None:
         text = "added by hand"
-    name, owner = row.job.name or row.job.id, record.decision.request.owner if record else None
-    return {"id": row.job.id if record else "", "name": name, "owner": owner, "text": text, "held": row}
+    owner = record.decision.request.owner if record else None
+    return {"id": job.id if record else "", "name": job.name or job.id, "owner": owner, "text": text, "held": row}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -143,39 +143,12 @@ def _ranks(rows: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     return result
 
 
-class CandidateRow(NamedTuple):
-    """A candidate.
-
-    Attributes:
-        degree: devices that compute.
-        layout: how the job is cut, or by which rule it is placed.
-        where: hosts, or the shape of the block.
-        step_s, completion_s: predicted; None where it has no place.
-        num_held: devices that it would hold.
-        memory_bytes: of the fullest rank, where that is known.
-        is_tight: whether that may not fit.
-        leaves: devices that it would leave free, in words; empty where they are unknown.
-        is_chosen: whether it was taken.
-        why_not: a sentence; empty where it was taken.
-    """
-
-    degree: int
-    layout: str
-    where: str
-    step_s: float | None
-    completion_s: float | None
-    num_held: int
-    memory_bytes: float | None
-    is_tight: bool
-    leaves: str
-    is_chosen: bool
-    why_not: str
-
-
 def candidate_rows(
     rows: Sequence[Mapping[str, Any]], inputs: DecisionInputs, cluster: Cluster, taken: Mapping[str, Sequence[int]]
-) -> tuple[CandidateRow, ...]:
-    """The candidates of a decision.
+) -> list[dict[str, Any]]:
+    """The candidates of a decision: devices that each would hold and leave free, and why it was not taken.
+
+    Its times are in seconds, None where it has no place; ``memory_bytes`` is of the fullest rank.
 
     Args:
         rows: as a decision keeps them.
@@ -198,27 +171,21 @@ def candidate_rows(
                 num_free_hosts = sum(is_whole for host, is_whole in whole.items() if host not in hosts)
                 leaves += f", {counted(int(num_free_hosts), 'whole host')}"
         results.append(
-            CandidateRow(
-                int(row["degree"]),
-                str(row.get("layout") or row.get("rule") or ""),
-                _where(row, hosts),
-                row.get("step_s"),
-                row.get("completion_s"),
-                held,
-                row.get("memory_bytes"),
-                bool(row.get("is_tight")),
-                leaves,
-                bool(row["is_chosen"]),
-                "" if row["is_chosen"] else _why_not(row, chosen_row, inputs),
-            )
+            {
+                "degree": int(row["degree"]),
+                "layout": str(row.get("layout") or row.get("rule") or ""),
+                "where": some(list(dict.fromkeys(hosts))) if hosts else str(row.get("shape") or "no free block"),
+                "step_s": row.get("step_s"),
+                "completion_s": row.get("completion_s"),
+                "num_held": held,
+                "memory_bytes": row.get("memory_bytes"),
+                "is_tight": bool(row.get("is_tight")),
+                "leaves": leaves,
+                "is_chosen": bool(row["is_chosen"]),
+                "why_not": "" if row["is_chosen"] else _why_not(row, chosen_row, inputs),
+            }
         )
-    return tuple(results)
-
-
-def _where(row: Mapping[str, Any], hosts: Sequence[str] | None) -> str:
-    if hosts:
-        return some(list(dict.fromkeys(hosts)))
-    return str(row["shape"]) if row.get("shape") else "no free block"
+    return results
 
 
 def _why_not(row: Mapping[str, Any], chosen_row: Mapping[str, Any] | None, inputs: DecisionInputs) -> str:

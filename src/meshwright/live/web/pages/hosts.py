@@ -10,13 +10,13 @@ import hashlib
 import itertools
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ....clusters.cluster import Cluster
 from ...changes import runs
-from ...state import ClusterState, Condition, HeldJob, num_held, occupancy
+from ...state import ClusterState, HeldJob, num_held, occupancy
 from ..views import HostView, host_views
 
 NUM_COLOURS = 7
@@ -37,83 +37,6 @@ class JobMark(NamedTuple):
 
     text: str
     colour: int
-
-
-class DeviceRun(NamedTuple):
-    """Devices in a row of a host that one job holds, or none.
-
-    Attributes:
-        first, number: the first one and how many.
-        kind: see `Kind`.
-        job: that holds them.
-        mark: of the job.
-    """
-
-    first: int
-    number: int
-    kind: Kind
-    job: HeldJob | None
-    mark: JobMark | None
-
-
-class HeldPart(NamedTuple):
-    """All devices of a host that one job holds, in words."""
-
-    devices: str
-    job: HeldJob
-    mark: JobMark
-
-
-class HostCard(NamedTuple):
-    """A host.
-
-    Attributes:
-        name: of it.
-        condition, reason: whether it takes jobs.
-        runs: its devices in order.
-        held: who holds which.
-        num_devices, num_free: how many.
-    """
-
-    name: str
-    condition: Condition
-    reason: str | None
-    runs: tuple[DeviceRun, ...]
-    held: tuple[HeldPart, ...]
-    num_devices: int
-    num_free: int
-
-
-class HostGroup(NamedTuple):
-    """Hosts that are near each other.
-
-    Attributes:
-        title: where they are; empty where the cluster has one group.
-        hosts: of it.
-    """
-
-    title: str
-    hosts: tuple[HostCard, ...]
-
-
-class JobRow(NamedTuple):
-    """A job that holds devices.
-
-    Attributes:
-        job: it.
-        mark: of it.
-        places: of its first hosts, the host and its devices in words.
-        num_more: further hosts.
-        num_devices: that it holds.
-        left_s: until its limit; below 0 where that has passed, None where nobody says.
-    """
-
-    job: HeldJob
-    mark: JobMark
-    places: tuple[tuple[str, str], ...]
-    num_more: int
-    num_devices: int
-    left_s: float | None
 
 
 SHOWN_PLACES = 4
@@ -139,8 +62,8 @@ def marks(jobs: Collection[HeldJob]) -> dict[str, JobMark]:
 
 def host_groups(
     cluster: Cluster, state: ClusterState, marked: Mapping[str, JobMark], choice: str | None = None
-) -> tuple[HostGroup, ...]:
-    """The hosts of a cluster, near ones together.
+) -> list[dict[str, Any]]:
+    """The hosts of a cluster, near ones together; the title of a group is empty where the cluster has one.
 
     Args:
         cluster: its hosts.
@@ -154,37 +77,46 @@ def host_groups(
     jobs = {job.id: job for job in state.jobs}
     cards = [_card(view, jobs, marked, choice) for view in host_views(cluster, state, occupancy(state, cluster))]
     grouped = itertools.groupby(zip(_titles(cluster), cards, strict=True), key=lambda one: one[0])
-    return tuple(HostGroup(title, tuple(card for _, card in group)) for title, group in grouped)
+    return [{"title": title, "hosts": [card for _, card in group]} for title, group in grouped]
 
 
-def job_rows(state: ClusterState, marked: Mapping[str, JobMark], now: datetime) -> tuple[JobRow, ...]:
-    """The jobs of a state."""
-    return tuple(
-        JobRow(
-            job,
-            marked[job.id],
-            tuple((host, runs(local)) for host, local in itertools.islice(job.devices.items(), SHOWN_PLACES)),
-            max(0, len(job.devices) - SHOWN_PLACES),
-            num_held(job, state),
-            None if job.ends_at is None else (job.ends_at - now).total_seconds(),
-        )
+def job_rows(state: ClusterState, marked: Mapping[str, JobMark], now: datetime) -> list[dict[str, Any]]:
+    """The jobs of a state.
+
+    ``left_s`` are the seconds until the limit of a job, below 0 where that has passed; None where nobody says.
+    """
+    return [
+        {
+            "job": job,
+            "mark": marked[job.id],
+            "places": [(host, runs(local)) for host, local in itertools.islice(job.devices.items(), SHOWN_PLACES)],
+            "num_more": max(0, len(job.devices) - SHOWN_PLACES),
+            "num_devices": num_held(job, state),
+            "left_s": None if job.ends_at is None else (job.ends_at - now).total_seconds(),
+        }
         for job in state.jobs
-    )
+    ]
 
 
-def _card(view: HostView, jobs: Mapping[str, HeldJob], marked: Mapping[str, JobMark], choice: str | None) -> HostCard:
-    results, held = [], dict[str, list[int]]()
-    first = 0
+def _card(view: HostView, jobs: Mapping[str, HeldJob], marked: Mapping[str, JobMark], choice: str | None) -> dict[str, Any]:
+    """A host: its devices as runs of one holder, in order, and the devices of each holder in words."""
+    results, held, first = list[dict[str, Any]](), dict[str, list[int]](), 0
     for name, group in itertools.groupby(view.held_by):
         number = len(list(group))
-        job = None if name is None else jobs[name]
-        results.append(DeviceRun(first, number, _kind(view, job, choice), job, None if name is None else marked[name]))
+        job, mark = (None, None) if name is None else (jobs[name], marked[name])
+        results.append({"first": first, "number": number, "kind": _kind(view, job, choice), "job": job, "mark": mark})
         if name is not None:
             held.setdefault(name, []).extend(range(first, first + number))
         first += number
-    parts = tuple(HeldPart(runs(local), jobs[name], marked[name]) for name, local in held.items())
-    free = sum(run.number for run in results if run.kind == "free")
-    return HostCard(view.name, view.condition, view.reason, tuple(results), parts, first, free)
+    return {
+        "name": view.name,
+        "condition": view.condition,
+        "reason": view.reason,
+        "runs": results,
+        "held": [{"devices": runs(local), "job": jobs[name], "mark": marked[name]} for name, local in held.items()],
+        "num_devices": first,
+        "num_free": sum(run["number"] for run in results if run["kind"] == "free"),
+    }
 
 
 def _kind(view: HostView, job: HeldJob | None, choice: str | None) -> Kind:

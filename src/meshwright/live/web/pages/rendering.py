@@ -20,6 +20,7 @@ MEDIA_TYPES = {STYLE: "text/css", SCRIPT: "text/javascript"}
 """Files that pages load, by name."""
 
 _UNITS_S = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+_SMALL_UNITS_S = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def page(template: str, *, is_file: bool = False, **values: Any) -> str:
@@ -47,7 +48,8 @@ def duration(seconds: float | None) -> str:
     if seconds < 0:
         return f"-{duration(-seconds)}"
     if seconds < 10:
-        return _of_one_unit(seconds)
+        size, unit = next(((size, unit) for size, unit in _SMALL_UNITS_S if seconds >= size), _SMALL_UNITS_S[-1])
+        return f"{seconds / size:.3g} {unit}" if seconds else "0 s"
     left = round(seconds)
     parts: list[tuple[int, str]] = []
     for unit_s, unit in _UNITS_S:
@@ -84,13 +86,6 @@ def figure(name: str, value: float) -> tuple[str, str]:
     if name.endswith("_share"):
         return name.replace("_", " "), f"{100 * value:.0f} %"
     return name.removesuffix("_per_s").replace("_", " ") + (" a second" * name.endswith("_per_s")), f"{value:,.4g}"
-
-
-def _of_one_unit(seconds: float) -> str:
-    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
 
 
 def _shown(value: Any) -> Any:

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from ...ledger import Ledger
 from ..access import COOKIE
-from ..context import Context, IfNoneMatch, check_site, digest_of, needs, tagged
+from ..context import Context, Match, check_site, digest_of, needs, tagged
 from ..problems import HEADERS, SIGN_IN, not_found, own_path
 from ..views import decision_list
 from .cluster_page import cluster_page
@@ -61,7 +61,7 @@ def page_routes(context: Context) -> APIRouter:
         return _html(await service.read(read))
 
     @routes.get("/static/{name}")
-    async def static(name: str, match: Annotated[str | None, IfNoneMatch] = None) -> Response:
+    async def static(name: str, match: Match = None) -> Response:
         if name not in MEDIA_TYPES:
             raise not_found("file")
         text = loaded(name)

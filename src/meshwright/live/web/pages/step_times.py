@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,32 +24,12 @@ HIGHEST = 2.0
 _ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
-class StepTimesChart(NamedTuple):
-    """A drawing of step times.
+def step_times(observed: Sequence[Observation], predicted_s: float | None) -> dict[str, Any] | None:
+    """A drawing of measured step times, as values of the template; None where nothing was measured.
 
-    Attributes:
-        band: corners of the area between the fastest and slowest of neighbouring steps.
-        line: the points of their medians.
-        predicted_y: height of the predicted time; None where there is none.
-        top, middle: labels of the axis at its end and half way; it begins at zero.
-        first, last: steps at the ends of the drawing.
-        summary: the drawing in a sentence.
-        above: values above the axis, in a sentence; empty where there are none.
+    ``band`` is the area between the fastest and slowest of neighbouring steps, ``line`` joins their medians, ``predicted_y`` is
+    the height of the predicted time. ``top`` and ``middle`` label the axis, which begins at zero.
     """
-
-    band: str
-    line: str
-    predicted_y: float | None
-    top: str
-    middle: str
-    first: int
-    last: int
-    summary: str
-    above: str
-
-
-def step_times(observed: Sequence[Observation], predicted_s: float | None) -> StepTimesChart | None:
-    """A drawing of measured step times; None where nothing was measured."""
     if not observed:
         return None
     steps = np.array([one.step for one in observed], np.float64)
@@ -69,17 +49,17 @@ def step_times(observed: Sequence[Observation], predicted_s: float | None) -> St
     if len(line) == 1:  # a single point is no line
         line = [f"0,{line[0].partition(',')[2]}", f"{WIDTH:g},{line[0].partition(',')[2]}"]
     above = seconds[seconds > top_s]
-    return StepTimesChart(
-        band=" ".join(upper + lower[::-1]),
-        line=" ".join(line),
-        predicted_y=None if predicted_s is None else _y(predicted_s, top_s),
-        top=duration(top_s),
-        middle=duration(top_s / 2),
-        first=int(first),
-        last=int(last),
-        summary=_summary(len(observed), median_step_s(observed) or typical_s, predicted_s),
-        above=f"{len(above)} of them took longer than the axis, up to {duration(float(above.max()))}." if len(above) else "",
-    )
+    return {
+        "band": " ".join(upper + lower[::-1]),
+        "line": " ".join(line),
+        "predicted_y": None if predicted_s is None else _y(predicted_s, top_s),
+        "top": duration(top_s),
+        "middle": duration(top_s / 2),
+        "first": int(first),
+        "last": int(last),
+        "summary": _summary(len(observed), median_step_s(observed) or typical_s, predicted_s),
+        "above": f"{len(above)} of them took longer than the axis, up to {duration(float(above.max()))}." if len(above) else "",
+    }
 
 
 def _summary(number: int, median_s: float, predicted_s: float | None) -> str:
