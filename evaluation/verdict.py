@@ -14,6 +14,10 @@ Row = dict[str, Any]
 BEST_BASELINE = "best baseline"
 
 
+FEWEST_CASES = 5
+"""Fewer have intervals that cover far less than they say: those of five cover 87 to 91 % in simulations (docs/concepts.md)."""
+
+
 def standings(rows: Sequence[Row], objective: Metric, case: str) -> dict[str, Any]:
     """Return the rows, best first, each with its paired difference to the best baseline; which that is, and the verdict.
 
@@ -71,7 +75,8 @@ def verdict(playing: Sequence[Row], best: Sequence[Row], objective: Metric, case
         result = f"baselines are {named(best)}, which tie" if has_several else f"baseline is {named(best)}"
         return f"No learned policy was compared; the best {result}: {_value(best[0], objective)} in {objective.words}."
     theirs = f"the best baselines, {named(best)}, which tie" if has_several else f"the best baseline, {named(best)}"
-    if len(learned[0]["per_case"][objective.name]) < 2:
+    number = len(learned[0]["per_case"][objective.name])
+    if number < 2:
         return f"No winner: one {case} does not separate {named([*learned, *best])}; ask for more seeds."
     difference = learned[0]["against"].get(BEST_BASELINE)
     if difference is None:
@@ -80,6 +85,8 @@ def verdict(playing: Sequence[Row], best: Sequence[Row], objective: Metric, case
     share = "" if difference["share"] is None else f", {100 * difference['share']:+.1f} %"
     text = f"{with_ends(difference, objective.scale, objective.digits, sign='+')}{unit} in {objective.words}{share}"
     signs = {objective.sign * excludes_zero(row["against"][BEST_BASELINE]) for row in learned}
+    if 0 not in signs and number < FEWEST_CASES:  # the interval of two is the two
+        return f"No winner: {named(learned)} against {theirs}: {text}. {number} {case}s are too few; compare 10 or more."
     if signs == {-1}:
         return f"{named(learned)} {'beat' if len(learned) > 1 else 'beats'} {theirs}: {text}."
     if signs == {1}:

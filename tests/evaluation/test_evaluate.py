@@ -152,19 +152,19 @@ def row_of(policy, rates, kind="baseline", metric=BLOCKED):
     }
 
 
-BEST = [0.1, 0.12, 0.08, 0.1]
+BEST = [0.1, 0.12, 0.08, 0.1, 0.1]
 
 
 @pytest.mark.parametrize(
     ("changes", "begins"),
     [
-        ([-0.02, -0.01, -0.016, -0.014], "mine beats the best baseline, best: -1.5 ["),
-        ([-0.02, 0.01, -0.01, 0.024], "No winner: mine against the best baseline, best: +0.1 ["),
-        ([0.02, 0.01, 0.016, 0.014], "best wins over mine: +1.5 ["),
+        ([-0.02, -0.01, -0.016, -0.014, -0.015], "mine beats the best baseline, best: -1.5 ["),
+        ([-0.02, 0.01, -0.01, 0.024, 0.001], "No winner: mine against the best baseline, best: +0.1 ["),
+        ([0.02, 0.01, 0.016, 0.014, 0.015], "best wins over mine: +1.5 ["),
     ],
 )
 def test_the_verdict_claims_no_more_than_the_interval_shows(changes, begins):
-    def judged(metric, of, cases=4):
+    def judged(metric, of, cases=5):
         rates = {"best": BEST, "mine": [rate + change for rate, change in zip(BEST, changes, strict=True)]}
         kinds = {"best": "baseline", "mine": "learned"}
         rows = [row_of(name, [of(rate) for rate in each][:cases], kinds[name], metric) for name, each in rates.items()]
@@ -172,13 +172,16 @@ def test_the_verdict_claims_no_more_than_the_interval_shows(changes, begins):
 
     assert judged(BLOCKED, float).startswith(begins)
     assert judged(BLOCKED, float, cases=1) == "No winner: one episode does not separate mine and best; ask for more seeds."
+    few = judged(BLOCKED, float, cases=4)  # whose intervals cover less than they say
+    assert few.startswith("No winner: mine against the best baseline, best: ")
+    assert few.endswith("4 episodes are too few; compare 10 or more.") == (not begins.startswith("No winner"))
     # Where more is better, the same policy wins by the opposite of the figure.
     assert judged(MET, lambda rate: 1 - rate).split(":")[0] == begins.split(":")[0]
 
 
 def test_whoever_ties_is_named_with_the_one_that_it_ties_with():
     def judged(*others):
-        baselines = [row_of("min", [0.1] * 4), row_of("cheap", [0.1] * 4), row_of("max", [0.3] * 4)]
+        baselines = [row_of("min", [0.1] * 5), row_of("cheap", [0.1] * 5), row_of("max", [0.3] * 5)]
         return standings([*baselines, *others], BLOCKED, "episode")
 
     alone = judged()
@@ -189,10 +192,10 @@ def test_whoever_ties_is_named_with_the_one_that_it_ties_with():
     alone["objective"] = BLOCKED.name
     assert [best_cell(alone, row, has_words=False) for row in alone["rows"]] == [*["best baseline"] * 2, "+20.0 [+20.0, +20.0]"]
     said = "the best baselines, min and cheap, which tie: -5.0 [-5.0, -5.0] points in blocked jobs, -50.0 %."
-    assert judged(row_of("mine", [0.05] * 4, "learned"))["verdict"] == f"mine beats {said}"
-    twins = [row_of(name, [0.05] * 4, "learned") for name in ("twin", "mine")]
+    assert judged(row_of("mine", [0.05] * 5, "learned"))["verdict"] == f"mine beats {said}"
+    twins = [row_of(name, [0.05] * 5, "learned") for name in ("twin", "mine")]
     assert judged(*twins)["verdict"] == f"twin and mine beat {said}"
-    slow = row_of("slow", [0.2] * 4, "learned")
+    slow = row_of("slow", [0.2] * 5, "learned")
     assert judged(slow)["verdict"] == "min and cheap win over slow: +10.0 [+10.0, +10.0] points in blocked jobs, +100.0 %."
 
 

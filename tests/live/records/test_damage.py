@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -54,6 +56,17 @@ def all_or_refusal(path) -> dict | str:
     except MeshwrightError as error:
         (line,) = str(error).splitlines()
     return line
+
+
+def test_a_ledger_of_another_version_is_refused_and_left_as_it_is(whole):
+    path, _ = whole
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 3")
+    before = path.read_bytes()
+    for action in (lambda: Ledger(path), lambda: Ledger(path, is_read=True), lambda: repair(path)):
+        with pytest.raises(InputFileError, match="is a ledger of version 3; version 4 is known"):
+            action()
+    assert path.read_bytes() == before
 
 
 def test_a_wrong_byte_is_refused_in_a_line_or_all_is_read_as_it_was_written(written, whole):

@@ -178,9 +178,15 @@ def _is_new(database: sqlite3.Connection, path: Path) -> bool:
         return True
     if identity != APPLICATION_ID:
         raise InputFileError("is a database, but no ledger of meshwright", file=path)
-    if version != SCHEMA_VERSION:
-        raise InputFileError(f"is a ledger of version {version}; version {SCHEMA_VERSION} is known", file=path)
+    refuse_other_version(database, path)
     return False
+
+
+def refuse_other_version(database: sqlite3.Connection, path: Path) -> None:
+    """Refuse a ledger that another version of this program wrote."""
+    identity, version = _pragma(database, "application_id"), _pragma(database, "user_version")
+    if identity == APPLICATION_ID and version != SCHEMA_VERSION:
+        raise InputFileError(f"is a ledger of version {version}; version {SCHEMA_VERSION} is known", file=path)
 
 
 def _pragma(database: sqlite3.Connection, name: str) -> int:

@@ -19,7 +19,7 @@ from ..changes import CHANGE, changed
 from ..ledger import Ledger
 from ..state import ClusterState
 from .decision_bodies import unpacked
-from .ledger_file import COUNT_DOCUMENTS, as_input_error, open_ledger
+from .ledger_file import COUNT_DOCUMENTS, as_input_error, open_ledger, refuse_other_version
 from .sums import COLUMNS, KEYS, insert, is_whole, record, with_sum
 
 Records = dict[str, list[tuple[Any, ...]]]
@@ -61,6 +61,7 @@ def repair(path: Path) -> Repaired:
     lost, last = list[str](), dict[str, int]()
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as database:
+            refuse_other_version(database, path)
             database.text_factory = lambda text: text.decode(errors="surrogateescape")
             database.execute("PRAGMA writable_schema = ON")  # tables whose definitions are whole are read in spite of others
             records = {table: _whole_records(database, table, lost) for table in COLUMNS}
