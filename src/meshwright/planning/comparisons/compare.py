@@ -40,6 +40,14 @@ class LayoutComparison:
         """Names of the parts of a step that some layout has."""
         return list(dict.fromkeys(part.name for one in self.priced for part in one.parts() if part.seconds > 0))
 
+    @property
+    def bases(self) -> str:
+        """A remark where layouts are priced as different frameworks run them; else nothing."""
+        named = list(dict.fromkeys(str(one.layout.framework).lower() for one in self.priced))
+        if len(named) == 1:
+            return ""
+        return f"prices are of different frameworks ({', '.join(named)}): name one framework= in every layout to compare cuts alone"
+
     def to_data(self) -> dict[str, Any]:
         """The comparison as plain data."""
         rows = zip(self.priced, self.texts, self.compared, strict=True)

@@ -21,6 +21,9 @@ def test_layouts_stand_side_by_side_as_estimate_prices_them(meshwright, work):
     for row in rows:  # of a layout with itself there is no doubt
         assert (row["paired_uncertainty"] == 0) is (row["layout"] == rows[0]["layout"])
     assert "A is the fastest; B: " in result.out
+    assert "different frameworks" not in result.out
+    unlike = meshwright("compare", FIRST, f"{SECOND},framework=megatron", *JOB)
+    assert "prices are of different frameworks (none, megatron)" in " ".join(unlike.out.split())
 
 
 @pytest.mark.parametrize(
