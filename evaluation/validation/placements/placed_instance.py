@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +32,7 @@ _CONTIGUOUS = "contiguous-accelerator"
 _IN_PIECES = "an accelerator would wait for itself, so it runs in pieces"
 
 
-@dataclass(frozen=True)
-class InstanceValue:
+class InstanceValue(NamedTuple):
     """One value.
 
     Attributes:
@@ -52,19 +50,7 @@ class InstanceValue:
     note: str
 
 
-@dataclass(frozen=True)
-class InstanceValues:
-    """All values of an instance."""
-
-    name: str
-    values: tuple[InstanceValue, ...]
-
-    def to_data(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"name": self.name, "values": [asdict(each) for each in self.values]}
-
-
-def values_of(path: Path, placement: Path | None, search_s: float) -> InstanceValues:
+def values_of(path: Path, placement: Path | None, search_s: float) -> tuple[str, list[InstanceValue]]:
     """Values of an instance: of dnn-partitioning, of Piper, a profile of PipeDream, or the project's own.
 
     Args:
@@ -75,8 +61,8 @@ def values_of(path: Path, placement: Path | None, search_s: float) -> InstanceVa
         search_s: seconds for each search.
 
     Returns:
-        Every form of the value that the instance has figures for; a form that is impossible for a placement has the reason.
-        Without a placement the default form of each objective by every planner, and of the best of them the other forms.
+        The instance's name, and every form of the value that it has figures for. A form that is impossible for a placement has
+        the reason. Without a placement the default form of each objective by every planner, and of the best of them the others.
 
     Raises:
         MeshwrightError: a file is missing or malformed, or the placement is not legal.
@@ -113,7 +99,7 @@ def values_of(path: Path, placement: Path | None, search_s: float) -> InstanceVa
         InstanceValue(each, FORMS[each][0], "lower bound", lower_bound(instance, each), "no placement is better")
         for each in OBJECTIVES
     ]
-    return InstanceValues(instance.name, (*results, *bounds))
+    return instance.name, [*results, *bounds]
 
 
 def other_forms(instance: OperatorInstance, made: OperatorPlacement, by: str, in_order: str) -> list[InstanceValue]:
@@ -126,17 +112,16 @@ def other_forms(instance: OperatorInstance, made: OperatorPlacement, by: str, in
         in_order: for the note of forms that depend on the order of the ops, where that is not the best known.
     """
     result = []
-    for form in FORMS[made.objective][1:]:
+    for form in (*FORMS[made.objective][1:], *((_CONTIGUOUS,) if made.objective == "latency" else ())):
         try:
-            result.append(InstanceValue(made.objective, form, by, form_value_s(instance, made, form), in_order))
+            if form == _CONTIGUOUS:
+                value_s, in_pieces = contiguous_value_s(instance, made.device_of)
+                note = _IN_PIECES if in_pieces else ""
+            else:
+                value_s, note = form_value_s(instance, made, form), in_order
+            result.append(InstanceValue(made.objective, form, by, value_s, note))
         except PlanError as error:
             result.append(InstanceValue(made.objective, form, by, None, error.problem))
-    if made.objective == "latency":
-        try:
-            value_s, in_pieces = contiguous_value_s(instance, made.device_of)
-            result.append(InstanceValue(made.objective, _CONTIGUOUS, by, value_s, _IN_PIECES if in_pieces else ""))
-        except PlanError as error:
-            result.append(InstanceValue(made.objective, _CONTIGUOUS, by, None, error.problem))
     return result
 
 
@@ -151,7 +136,7 @@ def _tried(
     return InstanceValue(objective, form, name, made.value_s, made.note), made
 
 
-def _piper(path: Path, placement: Path | None) -> InstanceValues:
+def _piper(path: Path, placement: Path | None) -> tuple[str, list[InstanceValue]]:
     instance = load_piper(path)
     stages_given = None if placement is None else given_stages(placement, instance.op_names)
     results = []
@@ -172,22 +157,22 @@ def _piper(path: Path, placement: Path | None) -> InstanceValues:
         degrees = " ".join(f"{replicas}x{tensor}" for _, replicas, tensor in stages)
         words = f"replicas x tensor degree of each stage: {degrees}"
         results.append(InstanceValue("throughput", form, by, value_s, "; ".join([*([note] if note else []), words])))
-    return InstanceValues(instance.name, tuple(results))
+    return instance.name, results
 
 
-def _pipedream(path: Path, placement: Path | None) -> InstanceValues:
+def _pipedream(path: Path, placement: Path | None) -> tuple[str, list[InstanceValue]]:
     graph = without_inputs(load_profile(path))
     if placement is not None:
         stages = [(ops, replicas) for ops, replicas, _ in given_stages(placement, graph.op_names, has_tensors=False)]
         value_s = pipedream_stages_s(graph, stages, BANDWIDTH_BYTES_PER_S)
         note = f"{sum(replicas for _, replicas in stages)} machines at 1 GB/s, replicas {_joined(r for _, r in stages)}"
-        return InstanceValues(graph.name, (InstanceValue("throughput", "pipedream", "given", value_s, note),))
+        return graph.name, [InstanceValue("throughput", "pipedream", "given", value_s, note)]
     results = []
     for number in (1, 4, 8, 16):
         made = pipedream(graph, [MachineLevel(number, BANDWIDTH_BYTES_PER_S)])
         note = f"{number} machines at 1 GB/s, replicas {_joined(made.replicas)}"
         results.append(InstanceValue("throughput", "pipedream", "pipedream", made.value_s, note))
-    return InstanceValues(graph.name, tuple(results))
+    return graph.name, results
 
 
 def given_stages(path: Path, op_names: Sequence[str], *, has_tensors: bool = True) -> list[tuple[NDArray[np.bool_], int, int]]:

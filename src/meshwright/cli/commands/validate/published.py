@@ -40,7 +40,7 @@ def validate_placements(sources: Sequence[str], keys: PlacementKeys, json_file: 
 def _instance(source: Path, placement: Path | None, search_s: float, json_file: str | None) -> None:
     from ....evaluation.validation.placements.placed_instance import values_of
 
-    result = values_of(source, placement, search_s)
+    name, values = values_of(source, placement, search_s)
     out = output.console(json_file)
     lines = [
         [
@@ -49,10 +49,10 @@ def _instance(source: Path, placement: Path | None, search_s: float, json_file: 
             "" if each.value_s is None else f"{each.value_s:.10g}",
             output.shortened(each.note),
         ]
-        for each in result.values
+        for each in values
     ]
-    output.table(out, result.name, ["form of the value", "by", "s", "note"], lines, numbers_from=2, numbers_to=3)
-    output.write_json(json_file, result.to_data())
+    output.table(out, name, ["form of the value", "by", "s", "note"], lines, numbers_from=2, numbers_to=3)
+    output.write_json(json_file, {"name": name, "values": [each._asdict() for each in values]})
 
 
 def validate_strategies(sources: Sequence[str], keys: StrategyKeys, json_file: str | None) -> None:
