@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ from ..progress import Progress
 from ..validation.step_times.published_step import PublishedStep, gpt
 from ..validation.step_times.published_step_times import CALIBRATION_FAMILY, CALIBRATION_HIDDEN, read_rows
 from ..validation.step_times.validate import _layout
-from .least_squares import Residual, fit_constants, summary
+from .least_squares import FittedKernels, Residual, fit_constants, summary
 
 FITTED = {
     "product_efficiency": (0.3, 0.8, 1.0),
@@ -74,33 +74,14 @@ LAYER_TIMES = (
 """Rows of the table: name, sequence parallelism, recomputation."""
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Fitted constants with residuals.
-
-    Attributes:
-        constants: all constants of the device, fitted ones replaced.
-        layers: the ten layer times, milliseconds.
-        parts: the parts that add up to the table's times, seconds.
-        rows: the rows of the table, seconds.
-    """
-
-    constants: KernelSettings
-    layers: tuple[Residual, ...]
-    parts: tuple[Residual, ...]
-    rows: tuple[Residual, ...]
+class Calibration(FittedKernels):
+    """See `FittedKernels`; rows are ten "layer times", ms, "parts" that add up to the table's times, and its "rows", s."""
 
     def to_data(self) -> dict[str, Any]:
         """The calibration as plain data."""
-        return {
-            "constants": self.constants.model_dump(),
-            "fitted": sorted(FITTED),
-            "residuals": {
-                "layer times": [asdict(row) for row in self.layers],
-                "parts": [asdict(row) for row in self.parts],
-                "rows": {key: value for key, value in summary(self.rows).items() if key != "mean_signed_error"},
-            },
-        }
+        residuals: dict[str, Any] = {family: [asdict(row) for row in rows] for family, rows in self.fitted.items()}
+        residuals["rows"] = {key: value for key, value in summary(self.fitted["rows"]).items() if key != "mean_signed_error"}
+        return {"constants": self.constants.model_dump(), "fitted": sorted(self.names), "residuals": residuals}
 
 
 def calibrate(paths: Sequence[str | Path], *, progress: Progress | None = None) -> Calibration:
@@ -137,9 +118,8 @@ def calibrate(paths: Sequence[str | Path], *, progress: Progress | None = None) 
     constants = fit_constants(residuals, FITTED, middle, progress, 200, max_nfev=60)
     model = _model(start, constants)
     of_parts = _part_residuals(parts, _row_residuals(model, alone))
-    of_layers, of_rows = _layer_residuals(model, layers), _row_residuals(model, rows)
-    settled = start.model_copy(update=constants)
-    return Calibration(settled, tuple(of_layers), tuple(of_parts), tuple(of_rows))
+    fitted = {"layer times": _layer_residuals(model, layers), "parts": of_parts, "rows": _row_residuals(model, rows)}
+    return Calibration(start.model_copy(update=constants), start, names, fitted, {})
 
 
 def _model(start: KernelSettings, values: dict[str, float]) -> KernelModel:

@@ -23,6 +23,7 @@ from ...devices import device_names, device_type
 from ...errors import ConfigError, MeasurementError
 from ...profiling.measure import known_device
 from ..progress import Progress
+from .fit_measured import called
 from .kernel_runs import kernel_s, pace_s
 from .kernel_table import PAIRED, Item, LayerItem, LeftOut, MeasuredKernels, ModelItem, PaceItem, grid
 from .kernel_timing import CallTimer, PassTimes
@@ -98,7 +99,7 @@ def measure_items(
                 try:
                     results += _measured(together, watch, seed)
                 except RuntimeError as error:  # torch's class for all that a device refuses, too little memory among it
-                    left_out += [LeftOut(family=family, name=_described(item), reason=_reason(error)) for item in together]
+                    left_out += [LeftOut(family=family, name=called(item), reason=_reason(error)) for item in together]
                 done += len(together)
                 _free(watch)
             if progress is not None:
@@ -177,11 +178,6 @@ def _with_passes(item: Item, times: PassTimes) -> Item:
 
 def _microseconds(seconds: float) -> float:
     return float(f"{seconds * 1e6:.5g}")
-
-
-def _described(item: Item) -> str:
-    data = item.model_dump(exclude_defaults=True, exclude={"family", "name", "flops", "moved_bytes"})
-    return ", ".join([item.name, *(f"{key} {value}" for key, value in data.items())])
 
 
 @contextmanager

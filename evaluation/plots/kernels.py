@@ -18,9 +18,9 @@ _PRODUCTS = {_LAYER: (SKY, "circle"), _SQUARE: (BLUE, "square"), _SKINNY: (GREEN
 _FAMILIES = {
     "stream": ("element-wise", PALE, "circle"),
     "product": ("products", SKY, "circle"),
-    "attention_product": ("products of attention", GREEN, "triangle-up"),
+    "attention_product": ("products of attention", GREEN, "diamond"),
     "fused_attention": ("fused attention", PINK, "diamond"),
-    "loss": ("loss", BLUE, "square"),
+    "loss": ("loss", BLUE, "triangle-down"),
     LAYER: ("whole layers", ORANGE, "cross"),
 }
 BAND = 0.2
@@ -57,7 +57,7 @@ def kernels_figure(errors: KernelErrors) -> Figure:
     )
     second = Panel(traces, x, y, "Rows that nothing was fitted on", 380.0)
     label = f"Measured kernels, {measured.gpu}, {measured.date}, torch {measured.torch}"
-    return figure(label, [first, second], columns=2)
+    return figure(label, [first, second])
 
 
 def _rows(errors: KernelErrors, begin: str) -> list[Residual]:

@@ -44,11 +44,8 @@ configurations of these rows recompute activations (config/validation/single, ``
 
 VTRAIN_LAYOUT = {"schedule": "1f1b", "virtual_stages": 1, "recompute": "full", "attention": "unfused", "precision": "fp16"}
 VTRAIN_LAYOUT |= dict.fromkeys(("fp32_gradients", "async_gradients", "fused_accumulation"), False)
-VTRAIN_YEAR = 2023
-"""Bang et al., "vTrain", arXiv 2312.12391."""
-
-VTRAIN_DEVICES_PER_HOST = 8
-VTRAIN_WIRES = HostNetwork(VTRAIN_DEVICES_PER_HOST, 300e9, 800e9 / 8)
+VTRAIN_SOURCE = "Bang et al., vTrain, arXiv 2312.12391"
+VTRAIN_CLUSTER: dict[str, Any] = {"device": "a100", "devices_per_host": 8, "nics_per_host": 1, "nic_gbit_per_s": 800}
 """Hosts of eight A100; all cards of one together send 800 Gbit/s, half of a DGX A100's. Source: VIA-Research/vTrain at f8dda84,
 config/validation/multi: ``node_size`` 8, ``inter_node_bandwidth`` 800, "total bandwidth of inter-node communication in Gbps" by
 src/config.py."""
@@ -184,7 +181,7 @@ def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) ->
     if hidden % heads:
         raise _UnsupportedError(f"{heads} heads do not divide the hidden width {hidden}")
     year = year_of(str(row.get("source") or "") + " " + str(row.get("family") or ""))
-    shape = gpt(layers, hidden, heads, vocabulary, length, name=name, **_more(model))
+    shape = gpt(layers, hidden, heads, vocabulary, length, **_more(model))
     device = _device(cluster)
     wires, notes = _wires(cluster)
     layout = {key: value for key, value in layout_keys.items() if key not in ("overlap_dp",) or value is not None}
@@ -327,7 +324,6 @@ def _vtrain(path: Path) -> list[PublishedStep]:
     places = [header.index(name) for name in VTRAIN_COLUMNS]
     notes = tuple(f"column {name!r} is not read" for name in header if name not in VTRAIN_COLUMNS)
     rows = []
-    device = device_type("a100")
     for line, cells in table:
         if not any(cells):
             continue
@@ -335,32 +331,29 @@ def _vtrain(path: Path) -> list[PublishedStep]:
             if len(cells) != len(header):
                 raise ValueError
             *counts, time_ms = (cells[place] for place in places)
-            devices, batch, micro, hidden, heads, layers, length, tp, dp, pp = map(quantities.whole, counts)
+            devices, batch, micro, hidden, heads, layers, length, tp, dp, pp = sizes = [*map(quantities.whole, counts)]
             measured_s = quantities.number(time_ms, "ms") / 1e3
         except ValueError:
             rows.append(_refused(f"line {line}", "vtrain", f"{len(header)} numbers are wanted, got {','.join(cells)!r}"))
             continue
         family = f"vtrain-h{hidden}" + (CALIBRATION_FAMILY if hidden == CALIBRATION_HIDDEN else "")
-        if devices > VTRAIN_DEVICES_PER_HOST:
+        if devices > VTRAIN_CLUSTER["devices_per_host"]:
             family = VTRAIN_HOSTS_FAMILY
-        if min(devices, batch, micro, hidden, heads, layers, length, tp, dp, pp) < 1 or not measured_s > 0:
-            rows.append(_refused(f"line {line}", family, f"positive numbers are wanted, got {','.join(cells)!r}"))
-            continue
-        if hidden % heads:
-            rows.append(_refused(f"line {line}", family, f"{heads} heads do not divide the hidden width {hidden}"))
-            continue
-        grid = {"tp": tp, "dp": dp, "pp": pp, "micro_batch": micro, "global_batch": batch, "num_devices": devices}
-        layout = grid | VTRAIN_LAYOUT
-        try:
-            shape = gpt(layers, hidden, heads, VTRAIN_VOCABULARY, length)
-        except MeshwrightError as problem:
-            rows.append(_refused(f"line {line}", family, str(problem)))
-            continue
+        grid = {"tp": tp, "dp": dp, "pp": pp, "micro_batch": micro, "global_batch": batch}
+        row = {
+            "model": {"layers": layers, "hidden": hidden, "heads": heads, "vocab": VTRAIN_VOCABULARY, "sequence": length},
+            "cluster": VTRAIN_CLUSTER | {"num_devices": devices},
+            "layout": grid | VTRAIN_LAYOUT,
+            "measured": {"step_time_s": measured_s},
+            "source": VTRAIN_SOURCE,
+        }
         name = f"h{hidden}-l{layers}-tp{tp}-dp{dp}-pp{pp}-mb{micro}-gb{batch}"
-        group = devices, batch, hidden, layers, heads, length
-        rows.append(
-            PublishedStep(name, family, shape, length, device, VTRAIN_WIRES, layout, measured_s, group, VTRAIN_YEAR, notes=notes)
-        )
+        try:
+            if min(sizes) < 1 or not measured_s > 0:
+                raise _UnsupportedError(f"positive numbers are wanted, got {','.join(cells)!r}")
+            rows.append(replace(_supported(row, name, family, reads_text=False), notes=notes))
+        except (_UnsupportedError, MeshwrightError) as problem:
+            rows.append(_refused(f"line {line}", family, str(problem)))
     if not rows:
         raise InputFileError("holds no rows", file=path)
     return rows
