@@ -22,7 +22,7 @@ from ..plots.figure import Figure, Panel, axis, figure, line, time_unit
 from ..plots.fleet import hosts_figure, links_figure
 from ..plots.style import MUTED
 from ..statistics import NO_POLICY
-from .pages import Cell, Chapter, ChapterPart, Drawn, PageTable, PartTable, Row, Sections, cells
+from .pages import Cell, Drawn, PageTable, Part, Sections
 from .shared_figures import drawn_rows, shown_policies
 
 MOST_SHOWN, MOST_CURVES = 4, 12
@@ -58,7 +58,7 @@ def sections_of(result: Evaluation, episodes: Sequence[WatchedEpisode]) -> Secti
     return Sections(
         f"; {about['num_jobs']} jobs each: {', '.join(about['jobs'])}",
         _figures(result, episodes),
-        [Chapter("Who slowed whom", _RULE if parts else no_links, parts)],
+        [("Who slowed whom", _RULE if parts else no_links, parts)],
         ["Blocked jobs were turned away, expired in the queue or ended late; late ones are a part of them."],
     )
 
@@ -187,20 +187,20 @@ def _reached(records: Sequence[FleetRecord], until: str, counted: slice) -> tupl
 MOST_PAIRS, MOST_JOBS, MOST_OTHERS = 8, 40, 4
 
 
-def slowed(episode: WatchedEpisode, fleet: Fleet) -> ChapterPart:
+def slowed(episode: WatchedEpisode, fleet: Fleet) -> Part:
     """Return the time that jobs of an episode lost to others: in all, the worst pairs, a matrix of types, and each job."""
     lost_s = episode.timeline.lost_s
     if not lost_s:
-        return ChapterPart(episode.policy, "No job was slowed by another one: no two jobs sent on one link at a time.")
+        return episode.policy, "No job was slowed by another one: no two jobs sent on one link at a time.", []
     num_slowed = len({job for job, _ in lost_s})
     summary = f"{num_slowed} of {len(episode.record.arrival_s)} jobs were slowed and lost {_time(sum(lost_s.values()))} in all."
     jobs, rest = _each_job(episode, fleet)
-    tables = (
-        PartTable(_pairs(episode, fleet)),
-        PartTable(_types(episode, fleet), "Minutes that jobs of a type (row) lost to jobs of each type (column)"),
-        PartTable(jobs, f"Each slowed job under {episode.policy}" + (f"; {rest}" if rest else "")),
-    )
-    return ChapterPart(episode.policy, summary, tables)
+    tables = [
+        ("", _pairs(episode, fleet)),
+        ("Minutes that jobs of a type (row) lost to jobs of each type (column)", _types(episode, fleet)),
+        (f"Each slowed job under {episode.policy}" + (f"; {rest}" if rest else ""), jobs),
+    ]
+    return episode.policy, summary, tables
 
 
 def lost_by_type(episode: WatchedEpisode, fleet: Fleet) -> NDArray[np.float64]:
@@ -218,8 +218,8 @@ def _pairs(episode: WatchedEpisode, fleet: Fleet) -> PageTable:
     for (job, other), seconds in worst:
         ran_s = float(record.finish_s[job] - record.start_s[job])
         share = f"{100 * seconds / ran_s:.1f}" if np.isfinite(ran_s) and ran_s > 0 else "-"
-        rows.append(Row([_job(job, episode, fleet), _job(other, episode, fleet), Cell(_time(seconds)), Cell(share)]))
-    return PageTable((*cells(("slowed", "by", "lost")), Cell("of its time", "% from start to end")), rows)
+        rows.append([_job(job, episode, fleet), _job(other, episode, fleet), _time(seconds), share])
+    return PageTable(["slowed", "by", "lost", ("of its time", "% from start to end")], rows)
 
 
 def _types(episode: WatchedEpisode, fleet: Fleet) -> PageTable:
@@ -227,10 +227,10 @@ def _types(episode: WatchedEpisode, fleet: Fleet) -> PageTable:
     used = [kind for kind in range(fleet.num_types) if lost_s[kind].any() or lost_s[:, kind].any()]
     names = [fleet.menu.job_types[kind].name for kind in used]
     rows = [
-        Row(cells((name, *(f"{lost_s[kind, other] / 60:.1f}" for other in used), f"{lost_s[kind].sum() / 60:.1f}")))
+        [name, *(f"{lost_s[kind, other] / 60:.1f}" for other in used), f"{lost_s[kind].sum() / 60:.1f}"]
         for name, kind in zip(names, used, strict=True)
     ]
-    return PageTable(cells(("slowed", *names, "all")), rows, "wide")
+    return PageTable(["slowed", *names, "all"], rows, "wide")
 
 
 def _each_job(episode: WatchedEpisode, fleet: Fleet) -> tuple[PageTable, str]:
@@ -243,9 +243,9 @@ def _each_job(episode: WatchedEpisode, fleet: Fleet) -> tuple[PageTable, str]:
         others = sorted(by_job[job], key=lambda part: (-part[0], part[1]))
         lines = [f"job {other}: {_time(seconds)}" for seconds, other in others[:MOST_OTHERS]]
         lines += _rest([seconds for seconds, _ in others[MOST_OTHERS:]], "other")
-        rows.append(Row([_job(job, episode, fleet), *cells((_time(sum(seconds for seconds, _ in others)), ", ".join(lines)))]))
+        rows.append([_job(job, episode, fleet), _time(sum(seconds for seconds, _ in others)), ", ".join(lines)])
     rest = _rest([sum(seconds for seconds, _ in by_job[job]) for job in order[MOST_JOBS:]], "more job")
-    return PageTable(cells(("slowed", "lost", "to which others")), rows, "texts"), "".join(rest)
+    return PageTable(["slowed", "lost", "to which others"], rows, "texts"), "".join(rest)
 
 
 def _rest(seconds: Sequence[float], word: str) -> list[str]:
@@ -255,7 +255,7 @@ def _rest(seconds: Sequence[float], word: str) -> list[str]:
 def _job(job: int, episode: WatchedEpisode, fleet: Fleet) -> Cell:
     kind = fleet.menu.job_types[int(episode.record.job_type[job])].name
     entry = int(episode.record.entry[job])
-    return Cell(f"job {job}", f"{kind}, {int(fleet.problem.menu.degree[entry])} devices")
+    return f"job {job}", f"{kind}, {int(fleet.problem.menu.degree[entry])} devices"
 
 
 def _time(seconds: float) -> str:
