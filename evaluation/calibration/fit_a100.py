@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -194,25 +194,19 @@ def _row_residuals(model: KernelModel, rows: Sequence[tuple[PublishedStep, Layou
     return [Residual(row.name, pricer.price_work(work).step_s, row.measured_s) for row, work in rows]
 
 
-class _Parts(NamedTuple):
-    """The parts that add up to the times of some rows of one tensor-parallel degree.
-
-    A row of ``m`` micro-batches and ``l`` layers is ``m l`` times a layer and ``m`` times embedding and head, each of its
-    micro-batch's size. The work done once is added: ``l`` times a share of it and another one.
-
-    Attributes:
-        rows: places of the rows.
-        names: of the parts, without what is done once.
-        solve: the parts by least squares, ``(parts, rows)``.
-    """
-
-    rows: list[int]
-    names: list[str]
-    solve: NDArray[np.floating[Any]]
+_Parts = tuple[list[int], list[str], NDArray[np.floating[Any]]]
 
 
 def _parts(rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[_Parts]:
-    """The parts of rows without a pipeline, from those of the least data-parallel degree."""
+    """The parts that add up to the times of rows without a pipeline, for each tensor-parallel degree.
+
+    They are those of the least data-parallel degree. A row of ``m`` micro-batches and ``l`` layers is ``m l`` times a layer and
+    ``m`` times embedding and head, each of its micro-batch's size. The work done once is added: ``l`` times a share of it and
+    another one.
+
+    Returns:
+        Places of the rows, names of the parts without what is done once, and the parts by least squares, ``(parts, rows)``.
+    """
     result = []
     for tp in sorted({work.layout.tp for _, work in rows}):
         of_tp = [place for place, (_, work) in enumerate(rows) if work.layout.tp == tp]
@@ -227,17 +221,15 @@ def _parts(rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[_Parts]:
             columns[number, kind : kind + 2] = m * layers, m
             columns[number, -2:] = layers, 1
         names = [f"{part}, tp {tp}, micro-batch {size}" for size in sizes for part in ("layer", "embedding and head")]
-        result.append(_Parts(places, names, np.linalg.pinv(columns)[: len(names)]))
+        result.append((places, names, np.linalg.pinv(columns)[: len(names)]))
     return result
 
 
 def _part_residuals(parts: Sequence[_Parts], rows: Sequence[Residual]) -> list[Residual]:
     result = []
-    for part in parts:
-        fitted, measured = (
-            part.solve @ np.array([getattr(rows[place], figure) for place in part.rows]) for figure in ("fitted", "measured")
-        )
-        result += [Residual(*each) for each in zip(part.names, np.maximum(fitted, 1e-9).tolist(), measured.tolist(), strict=True)]
+    for places, names, solve in parts:
+        fitted, measured = (solve @ np.array([getattr(rows[place], key) for place in places]) for key in ("fitted", "measured"))
+        result += [Residual(*each) for each in zip(names, np.maximum(fitted, 1e-9).tolist(), measured.tolist(), strict=True)]
     return result
 
 

@@ -106,14 +106,11 @@ def _draw(drawing: Any, figure: Figure) -> None:
 
 
 def _set_axis(axes: Axes, key: str, of: dict[str, Any]) -> None:
-    one = axes.xaxis if key == "x" else axes.yaxis
-    (axes.set_xlabel if key == "x" else axes.set_ylabel)(_plain(of["title"]["text"]))
-    is_log = of.get("type") == "log"
-    if is_log:
-        (axes.set_xscale if key == "x" else axes.set_yscale)("log")
+    one, is_log = axes.xaxis if key == "x" else axes.yaxis, of["type"] == "log"
+    looks: dict[str, Any] = {"label": _plain(of["title"]["text"])} | ({"scale": "log"} if is_log else {})
     if "range" in of:
-        low, high = (10.0**end if is_log else end for end in of["range"])
-        (axes.set_xlim if key == "x" else axes.set_ylim)(low, high)
+        looks["lim"] = [10.0**end if is_log else end for end in of["range"]]
+    axes.set(**{f"{key}{name}": look for name, look in looks.items()})
     if "tickvals" in of:
         one.set_ticks(of["tickvals"], [_plain(text) for text in of.get("ticktext", map(str, of["tickvals"]))])
         one.set_ticks(of.get("minor", {}).get("tickvals", []), minor=True)

@@ -18,8 +18,9 @@ from ..evaluate import Evaluation
 from ..fleet.episodes import WatchedEpisode, watch_episode
 from ..fleet.policies import fleet_player
 from ..plots.curves import looks_of
-from ..plots.figure import Figure, Panel, axis, figure, line, time_unit
-from ..plots.fleet import hosts_figure, links_figure
+from ..plots.figure import Figure, Panel, axis, figure, line, shown, time_unit
+from ..plots.fleet import hosts_figure
+from ..plots.policies import heatmap
 from ..plots.style import MUTED
 from ..statistics import NO_POLICY
 from .pages import Cell, Drawn, PageTable, Part, Sections
@@ -41,8 +42,8 @@ _RULE = (
 def fleet_sections(result: Evaluation) -> Sections:
     """Return the sections of an evaluation; the first test episode of the policies that are shown is played again for it."""
     fleet, seed = result.world.built, result.results["cases"][0]
-    shown = [name for name in shown_policies(result.results, MOST_SHOWN) if result.played[name].records]
-    return sections_of(result, [watch_episode(name, fleet_player(result.specs[name], fleet), fleet, seed) for name in shown])
+    names = [name for name in shown_policies(result.results, MOST_SHOWN) if result.played[name].records]
+    return sections_of(result, [watch_episode(name, fleet_player(result.specs[name], fleet), fleet, seed) for name in names])
 
 
 def sections_of(result: Evaluation, episodes: Sequence[WatchedEpisode]) -> Sections:
@@ -129,7 +130,10 @@ def _over_time(result: Evaluation, episodes: Sequence[WatchedEpisode]) -> Figure
 
 
 def _links(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> Figure:
-    """The same links for all episodes: trunks, then others, that carry most in the mean under any of the policies."""
+    """Load of links over time under each policy, darker for more.
+
+    They are the same for all episodes: trunks, then others, that carry most in the mean under any of the policies.
+    """
     end_s = max(episode.record.end_s for episode in episodes)
     bounds_s = np.linspace(0.0, end_s or 1.0, _PARTS + 1)
     names, first = _link_pairs(fleet)
@@ -141,8 +145,16 @@ def _links(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> Figure:
     is_trunk = (first[order] >= 2 * fleet.cluster.num_hosts) & (fleet.problem.network.num_trunks > 0)
     most_others = MOST_OTHERS if is_trunk.any() else MOST_TRUNKS + MOST_OTHERS
     choice = np.concatenate([order[is_trunk][:MOST_TRUNKS], order[~is_trunk][:most_others]])
-    names, loads = [names[i] for i in choice], [of[:, choice] for of in load]
-    return links_figure([episode.policy for episode in episodes], names, loads, means[:, choice], end_s or 1.0)
+    unit_s, unit = time_unit(end_s or 1.0)
+    x, panels = axis(f"time since the episode began ({unit})", showgrid=False), []
+    middle = [float(f"{at:.6g}") for at in (np.arange(_PARTS) + 0.5) * (end_s or 1.0) / unit_s / _PARTS]
+    for episode, busy, mean in zip(episodes, load, means, strict=True):
+        cells = heatmap([[float(f"{100 * share:.3g}") for share in row] for row in busy[:, choice].T]) | {"x": middle, "xgap": 0}
+        cells |= {"hovertemplate": f"%{{y}}<br>%{{x:.4~g}} {unit}: %{{z:.3~g}} % busy<extra></extra>"}
+        ticks = [f"{shown(names[link], 24)}, mean {100 * mean[link]:.1f} %" for link in choice]
+        rows: dict[str, Any] = {"tickvals": list(range(len(ticks))), "ticktext": ticks, "showgrid": False}
+        panels.append(Panel([cells], x, axis("", span=(len(ticks) - 0.5, -0.5), **rows), episode.policy, 17.0 * len(ticks)))
+    return figure("Load of links under each policy, % of the time busy", panels, shares_x=True)
 
 
 def _link_pairs(fleet: Fleet) -> tuple[list[str], NDArray[np.int64]]:

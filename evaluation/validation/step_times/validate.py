@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from ....plans.frameworks.names import build_of_plan
 from ....plans.partition import Layout
 from ...progress import Progress, reported
 from ..comparison import gathered
-from .coverage import Coverage, Prediction, left_out, software_of
+from .coverage import Prediction, coverage, left_out, software_of
 from .published_step import PublishedStep
 from .published_step_times import ASYNC_TP_SINCE, CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, read_rows
 
@@ -325,8 +325,8 @@ def _summary(rows: list[PredictedStep]) -> dict[str, Any]:
         "kendall_tau": kendall_tau(known),
         **_regret(known),
         "mean_log_error": math.fsum(math.log(one.row.measured_s / one.step_s) for one in known) / len(known),
-        "coverage": asdict(Coverage.from_predictions([one.prediction for one in known])),
-        "coverage_left_out": asdict(Coverage.from_predictions(left)),
+        "coverage": coverage([one.prediction for one in known]),
+        "coverage_left_out": coverage(left),
     }
 
 
