@@ -156,9 +156,10 @@ def _ms(cell: object) -> float:
 def _rows(paths: Sequence[str | Path]) -> list[tuple[PublishedStep, LayoutWork]]:
     for path in paths:
         if Path(path).suffix.lower() == ".csv":
-            rows = [row for row in read_rows(path) if row.shape is not None and row.family.endswith(CALIBRATION_FAMILY)]
-            if rows:
-                return [(row, _described(row)) for row in rows]
+            rows = [row for row in read_rows(path) if row.family.endswith(CALIBRATION_FAMILY)]
+            works = [describe(row.shape, _layout(row, {}), row.sequence_length) for row in rows if row.shape is not None]
+            if works:
+                return list(zip((row for row in rows if row.shape is not None), works, strict=True))
     raise InputFileError(f"no CSV with rows of hidden size {CALIBRATION_HIDDEN} is given")
 
 
@@ -179,11 +180,6 @@ def _layer_residuals(model: KernelModel, figures: dict[str, tuple[float, float]]
             time = pass_time(items, model, lambda m: wires.group_s(m.operation, m.payload_bytes, groups[m.axis]), 2)  # noqa: B023
             result.append(Residual(f"{name}, {part}", 1e3 * time.seconds, measured_ms))
     return result
-
-
-def _described(row: PublishedStep) -> LayoutWork:
-    assert row.shape is not None
-    return describe(row.shape, _layout(row, {}), row.sequence_length)
 
 
 def _row_residuals(model: KernelModel, rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[Residual]:

@@ -160,10 +160,11 @@ def _bar(axes: Axes, trace: Trace, label: str | None) -> None:
     width, base = np.broadcast_to(trace.get("width", 0.8), n), np.broadcast_to(trace.get("base", 0.0), n)
     left, right = base, base + np.array(trace["x"], np.float64)
     low, high = np.array(trace["y"]) - width / 2, np.array(trace["y"]) + width / 2
-    corners = np.stack([left, low, right, low, right, high, left, high, left, low], axis=-1).reshape(-1, 2)
-    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * n
+    bars = Path.make_compound_path_from_polys(
+        np.stack([left, low, right, low, right, high, left, high], axis=-1).reshape(-1, 4, 2)
+    )
     hatch = _HATCHES[trace["marker"].get("pattern", {}).get("shape", "")] or None
-    axes.add_patch(PathPatch(Path(corners, codes), label=label, ec="white", lw=0.4, fc=trace["marker"]["color"], hatch=hatch))
+    axes.add_patch(PathPatch(bars, label=label, ec="white", lw=0.4, fc=trace["marker"]["color"], hatch=hatch))
     axes.autoscale_view()
     axes.margins(x=0.02)
 

@@ -16,7 +16,7 @@ from hashlib import sha256
 from importlib.resources import files as resources
 from typing import Any, Literal, NamedTuple
 
-from jinja2 import DictLoader, Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..plots.figure import Figure
@@ -122,10 +122,8 @@ def _shown(value: Any) -> Any:
 
 def templates(package: str, shown: Callable[[Any], Any], **options: Any) -> Environment:
     """The templates in the folder of a package; of every value a page shows what ``shown`` makes of it."""
-    folder = resources(f"{package}.templates")
-    texts = {one.name: one.read_text(encoding="utf-8") for one in folder.iterdir() if one.name.endswith(".html")}
     return Environment(
-        loader=DictLoader(texts),
+        loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

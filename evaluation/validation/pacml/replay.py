@@ -312,6 +312,8 @@ def statistics_rows(
     Raises:
         PolicyError: the file names an unknown policy.
     """
+    from scipy.stats import sem
+
     names, defects = [graph.name for graph in scenario.workload.graphs], scenario.settings.defects
     rngs = [np.random.default_rng([seed, 0]) for seed in range(num_seeds)]
     pools = [draw_demands(rng, names, distribution, NUM_DECISIONS + 1, defects) for rng in rngs]
@@ -327,7 +329,7 @@ def statistics_rows(
             if len(mine) < 2 or len(theirs) < 2:
                 continue
             reference = float(np.mean(theirs))
-            allowed = STANDARD_ERRORS * math.hypot(_standard_error(mine), _standard_error(theirs))
+            allowed = STANDARD_ERRORS * math.hypot(sem(mine), sem(theirs))
             tolerance = allowed / abs(reference) if reference else 0.0
             yield ComparedFigure("statistics", f"{name} on {distribution}", figure, float(np.mean(mine)), reference, tolerance)
 
@@ -347,7 +349,3 @@ def agent(name: str, scenario: Scenario) -> Policy:
     degrees = [str(degree) for degree in scenario.space.degrees]
     rule = rule.format(up="-".join(degrees), down="-".join(reversed(degrees)))
     return rule_of_thumb(f"{rule}@published", degrees=scenario.space.degrees, placements=("published",))
-
-
-def _standard_error(values: Sequence[float]) -> float:
-    return float(np.std(values, ddof=1)) / math.sqrt(len(values))

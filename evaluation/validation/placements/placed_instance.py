@@ -22,7 +22,7 @@ from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.instance_files import load_instance
 from ....simulation.operators.json_fields import JsonFields
 from ....simulation.operators.piper_files import load_piper
-from ....simulation.operators.placement import OBJECTIVES, OperatorObjective, OperatorPlacement, lower_bound, placed
+from ....simulation.operators.placement import OBJECTIVES, OperatorPlacement, lower_bound, placed
 from ....simulation.operators.published_files import is_published, load_split
 
 BANDWIDTH_BYTES_PER_S = 1e9
@@ -89,10 +89,13 @@ def values_of(path: Path, placement: Path | None, search_s: float) -> tuple[str,
             best: OperatorPlacement | None = None
             for name, planner in PLACEMENT_PLANNERS.items():
                 if objective in planner.objectives:
-                    value, made_by = _tried(instance, name, objective, search_s)
-                    results.append(value)
-                    if made_by is not None and (best is None or made_by.value_s < best.value_s):
-                        best = made_by
+                    try:
+                        made = place(instance, name, PlacementRequest(objective, budget_s=search_s))
+                    except PlanError as error:
+                        results.append(InstanceValue(objective, FORMS[objective][0], name, None, error.problem))
+                        continue
+                    results.append(InstanceValue(objective, FORMS[objective][0], name, made.value_s, made.note))
+                    best = made if best is None or made.value_s < best.value_s else best
             if best is not None:
                 results += other_forms(instance, best, best.planner, "")
     bounds = [
@@ -123,17 +126,6 @@ def other_forms(instance: OperatorInstance, made: OperatorPlacement, by: str, in
         except PlanError as error:
             result.append(InstanceValue(made.objective, form, by, None, error.problem))
     return result
-
-
-def _tried(
-    instance: OperatorInstance, name: str, objective: OperatorObjective, search_s: float
-) -> tuple[InstanceValue, OperatorPlacement | None]:
-    form = FORMS[objective][0]
-    try:
-        made = place(instance, name, PlacementRequest(objective, budget_s=search_s))
-    except PlanError as error:
-        return InstanceValue(objective, form, name, None, error.problem), None
-    return InstanceValue(objective, form, name, made.value_s, made.note), made
 
 
 def _piper(path: Path, placement: Path | None) -> tuple[str, list[InstanceValue]]:

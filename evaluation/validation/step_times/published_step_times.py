@@ -122,12 +122,11 @@ MEASURED_STEPS = Shipped("measured_steps", "the name of a device whose steps com
 """Steps that `benchmarks.gpu.steps` timed."""
 
 
-def read_rows(path: str | Path, *, reads_text: bool = True) -> list[PublishedStep]:
+def read_rows(path: str | Path) -> list[PublishedStep]:
     """The rows of a file of either form, or of a device whose steps come measured.
 
     Args:
         path: of the file, or the name of the device.
-        reads_text: whether to add details from the text of a source (`published_runs`).
 
     Raises:
         InputFileError: missing, or neither form.
@@ -139,10 +138,10 @@ def read_rows(path: str | Path, *, reads_text: bool = True) -> list[PublishedSte
     rows = data.get("rows") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not rows:
         raise InputFileError("holds no list of rows", file=path, field="rows")
-    return [_published(row, number, reads_text=reads_text) for number, row in enumerate(rows)]
+    return [_published(row, number) for number, row in enumerate(rows)]
 
 
-def _published(row: Any, number: int, *, reads_text: bool = True) -> PublishedStep:
+def _published(row: Any, number: int) -> PublishedStep:
     named = row if isinstance(row, dict) else {}
     name, family = str(named.get("id") or f"row {number}"), str(named.get("family") or "without a family")
     try:
@@ -153,7 +152,7 @@ def _published(row: Any, number: int, *, reads_text: bool = True) -> PublishedSt
                 raise _UnsupportedError(f"{key}: the key is missing")
             if key in ("model", "cluster", "layout", "measured") and not isinstance(named[key], dict):
                 raise _UnsupportedError(f"{key}: must be a mapping of keys, got {named[key]!r}")
-        return _supported(named, name, family, reads_text)
+        return _supported(named, name, family)
     except (_UnsupportedError, MeshwrightError) as problem:
         return _refused(name, family, str(problem))
 
@@ -166,9 +165,9 @@ class _UnsupportedError(Exception):
     """Why a row cannot be priced."""
 
 
-def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) -> PublishedStep:
+def _supported(row: dict[str, Any], name: str, family: str) -> PublishedStep:
     unread = _unread(row)
-    row, of_source = as_published(row, name, family) if reads_text else (row, [])
+    row, of_source = as_published(row, name, family)
     measured_s = _number(row["measured"], "step_time_s", "measured")
     peaks = [
         _number(row["measured"], key, "measured") * GIB if key in row["measured"] else None
@@ -351,7 +350,7 @@ def _vtrain(path: Path) -> list[PublishedStep]:
         try:
             if min(sizes) < 1 or not measured_s > 0:
                 raise _UnsupportedError(f"positive numbers are wanted, got {','.join(cells)!r}")
-            rows.append(replace(_supported(row, name, family, reads_text=False), notes=notes))
+            rows.append(replace(_supported(row, name, family), notes=notes))
         except (_UnsupportedError, MeshwrightError) as problem:
             rows.append(_refused(f"line {line}", family, str(problem)))
     if not rows:

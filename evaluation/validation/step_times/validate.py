@@ -142,12 +142,11 @@ class StepTimeValidation:
         }
 
 
-def validate(paths: Sequence[str | Path], *, reads_text: bool = True, progress: Progress | None = None) -> StepTimeValidation:
+def validate(paths: Sequence[str | Path], progress: Progress | None = None) -> StepTimeValidation:
     """Predict every row of some files.
 
     Args:
         paths: files of either form, see `published_step_times`.
-        reads_text: whether to add details from the text of a source, see `published_runs`.
         progress: called with the file, rows done and rows.
 
     Raises:
@@ -156,8 +155,7 @@ def validate(paths: Sequence[str | Path], *, reads_text: bool = True, progress: 
     pricers: dict[Any, Pricer] = {}
     results = []
     for path in paths:
-        rows = read_rows(path, reads_text=reads_text)
-        results += [predict(row, pricers) for row in reported(rows, str(path), progress)]
+        results += [predict(row, pricers) for row in reported(read_rows(path), str(path), progress)]
     names = sorted({one.row.device.name for one in results if one.row.device is not None})
     return StepTimeValidation(tuple(results), {name: kernel_settings(name).model_dump() for name in names})
 

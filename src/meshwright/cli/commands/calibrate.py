@@ -30,11 +30,11 @@ def calibrate_kernels(sources: Sequence[str], keys: KernelKeys, out: Path | None
     """
     from ...evaluation.calibration.kernel_csv import is_kernel_csv
 
-    files, device, start, multiprocessors = [*sources], keys.device, keys.start, keys.multiprocessors
+    files = [*sources]
     tables = [spec for spec in files if is_kernel_csv(spec)]
     options = {f"--set {key}": value for key, value in keys.model_dump().items()}
     if tables and len(tables) == len(files):
-        _of_tables(tables, device, start, multiprocessors, out, json_file)
+        _of_tables(tables, keys, out, json_file)
     elif wrong := next((name for name, value in options.items() if value is not None), None):
         raise ConfigError("goes with tables of products or attention as CSV, and with nothing else", field=wrong)
     elif len(files) == 1 and _is_measured(files[0]):
@@ -48,21 +48,15 @@ def calibrate_kernels(sources: Sequence[str], keys: KernelKeys, out: Path | None
         _of_published([Path(spec) for spec in files], json_file)
 
 
-def _of_tables(
-    tables: Sequence[str],
-    device: str | None,
-    start: str | None,
-    multiprocessors: int | None,
-    out: Path | None,
-    json_file: str | None,
-) -> None:
+def _of_tables(tables: Sequence[str], keys: KernelKeys, out: Path | None, json_file: str | None) -> None:
     """Constants of products and attention."""
     from ...evaluation.calibration.fit_tables import calibrate
 
-    if device is None:
+    if keys.device is None:
         raise ConfigError("the key is missing: a table does not say what it was measured on", field="--set device")
     with output.progress() as bars:
-        result = calibrate(tables, device, start=start, num_multiprocessors=multiprocessors, progress=output.phases(bars))
+        report, number = output.phases(bars), keys.multiprocessors
+        result = calibrate(tables, keys.device, start=keys.start, num_multiprocessors=number, progress=report)
     _show(result, "start", " and ".join(Path(table).name for table in tables), out, json_file)
 
 

@@ -103,12 +103,11 @@ def test_the_command_tells_the_table_and_exits_by_what_is_allowed(monkeypatch, t
     result = validate.compared((one_set(job(1.0, 0), job(1.0, 0)),), ((1.08, 1.0),))
     monkeypatch.setattr(validate, "validate", lambda *_, **__: result)
     out = tmp_path / "out.json"
+    words = ["dev", "validate", "sharing", "--json", str(out), "--set"]
     for allowed, status in (("0.05", 0), ("0.03", 1)):
-        assert (
-            run_command_line(["dev", "validate", "sharing", "--set", f"max_mean_error={allowed}", "--json", str(out)]) == status
-        )
+        assert run_command_line([*words, f"max_mean_error={allowed}"]) == status
         assert "4.0 %" in capsys.readouterr().out
-    assert run_command_line(["dev", "validate", "sharing", "--set", "max_p95_error=0.05"]) == 1
+    assert run_command_line([*words, "max_p95_error=0.05"]) == 1
     assert np.isclose(json.loads(out.read_text())["groups"][0]["mean_error"], 0.04)
 
 
