@@ -61,8 +61,10 @@ def measure(
         raise ConfigError("no known device type; name one by --device", field="--device", value=gpu, choices=device_names())
     budget_s, repeats = (QUICK_BUDGET_S, QUICK_MIN_REPEATS) if quick else (BUDGET_S, MIN_REPEATS)
     watch = CallTimer(torch.device("cuda", torch.cuda.current_device()), budget_s, repeats)
-    if device is None:
-        _check_multiprocessors(name, gpu, watch.num_multiprocessors)
+    known, seen = kernel_settings(name), watch.num_multiprocessors
+    if device is None and known.device == name and known.num_multiprocessors != seen:  # a PCIe card, or a part of a GPU
+        problem = f"has {seen} multiprocessors, {name} {known.num_multiprocessors}: its peaks may differ; name a type by --device"
+        raise ConfigError(problem, field="--device", value=gpu, choices=device_names())
     return measure_items(grid(quick=quick), watch, name, gpu=gpu, seed=seed, command=command, progress=progress)
 
 
@@ -129,18 +131,6 @@ def measure_items(
         left_out=tuple(left_out),
         items=tuple(results),
     )
-
-
-def _check_multiprocessors(name: str, gpu: str, seen: int | None) -> None:
-    """Refuse a GPU whose name holds a device type but which has other multiprocessors: a PCIe card, a part of a GPU.
-
-    Raises:
-        ConfigError: so it is.
-    """
-    known = kernel_settings(name)
-    if known.device == name and known.num_multiprocessors != seen:
-        problem = f"has {seen} multiprocessors, {name} {known.num_multiprocessors}: its peaks may differ; name a type by --device"
-        raise ConfigError(problem, field="--device", value=gpu, choices=device_names())
 
 
 def _reason(error: RuntimeError) -> str:

@@ -200,10 +200,8 @@ def validate(path: str | Path, *, operation: str | None = None) -> Validation:
 
 def by_table(measured: Iterable[Measurement]) -> dict[Table, list[Point]]:
     """Sizes and seconds of each table, by size."""
-    results: dict[Table, list[Point]] = {}
-    for one in measured:
-        results.setdefault(Table(one.device, one.version, one.key), []).append((one.payload_bytes, one.seconds))
-    return {table: sorted(points) for table, points in results.items()}
+    tables = gathered(measured, lambda one: Table(one.device, one.version, one.key))
+    return {table: sorted((one.payload_bytes, one.seconds) for one in rows) for table, rows in tables.items()}
 
 
 def every_second(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:

@@ -7,6 +7,7 @@ links.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -113,23 +114,17 @@ def simulated_sets(seed: int, folder: Path | None = None) -> Iterator[SimulatedS
     Raises:
         InputFileError, ConfigError: a file in the folder that cannot be read or holds something else.
     """
-    number = 0
-    while True:
-        result = _set(seed, number, folder)
+    for number in count():
+        path = None if folder is None else folder / f"{seed}-{number}.json"
+        if path is not None and path.exists():
+            result = settings.build_settings(SimulatedSet, files.read_json(path), file=path)
+        else:
+            result = run_set(draw(seed, number))
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                files.write_json(path, result.model_dump())
         if result.jobs:
             yield result
-        number += 1
-
-
-def _set(seed: int, number: int, folder: Path | None) -> SimulatedSet:
-    path = None if folder is None else folder / f"{seed}-{number}.json"
-    if path is not None and path.exists():
-        return settings.build_settings(SimulatedSet, files.read_json(path), file=path)
-    result = run_set(draw(seed, number))
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_json(path, result.model_dump())
-    return result
 
 
 def predicted_s(simulated_set: SimulatedSet, constants: ArrayLike = CONSTANTS) -> NDArray[np.float64]:
