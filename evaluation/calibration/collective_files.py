@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ ELEMENT_BYTES = {
 MAX_RANKS = 10_000_000
 """Of one collective."""
 
-_WHOLE = re.compile("[0-9]+")
+_WHOLE = re.compile("-?[0-9]+")
 _PROGRAM = re.compile(r"\b([a-z0-9_]+?)_perf(?:_mpi)?\b")
 _RANK = re.compile(r"#\s+Rank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid\s+\d+\s+on\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s+(.*\S)")
 _VERSION = re.compile(r"nccl-library=(\d+)|NCCL version (\d+\.\d+\.\d+)")
@@ -70,8 +71,8 @@ class Measurement:
     where: int | str
 
 
-Refuse = Callable[[InputFileError], None]
-"""Called with the error of a row that cannot be read; raises, or lets the others be read."""
+Row = Callable[[], Measurement | None]
+"""Reads a row; raises where it cannot be read, and returns None where it measures nothing."""
 
 
 def read(
@@ -88,29 +89,33 @@ def read(
         InputFileError: missing, unreadable, of another form or empty. Or a row has an unknown operation or data type, or a bad
             size or time (with the line). With ``refused``, only if all rows have.
     """
-
-    def refuse(error: InputFileError) -> None:
-        if refused is None:
-            raise error
-        refused.append(error)
-
     text = files.read_text(path)
     named = None if operation is None else _operation(operation, path, "--set operation")
     lead = text.lstrip()[:1]
     if not lead:
         raise InputFileError("the file is empty", file=path)
     if lead == "{":
-        result = tuple(_from_json(files.read_json(path), path, named, refuse))
+        rows = _from_json(files.read_json(path), path, named)
     elif _is_csv(text):
-        result = tuple(_from_csv(text, path, refuse))
+        rows = _from_csv(text, path)
     else:
-        result = tuple(_from_text(text, path, named, refuse))
+        rows = _from_text(text, path, named)
+    result = []
+    for row in rows:
+        try:
+            one = row()
+        except InputFileError as error:
+            if refused is None:
+                raise
+            refused.append(error)
+        else:
+            result += [] if one is None else [one]
     if not result and refused:
         raise refused[0]
     if not result:
         expected = f"neither nccl-tests output (text, or JSON by -J) nor CSV with the columns {', '.join(COLUMNS)}"
         raise InputFileError(f"holds no measurement of a collective: {expected}", file=path)
-    return result
+    return tuple(result)
 
 
 def _is_csv(text: str) -> bool:
@@ -119,7 +124,7 @@ def _is_csv(text: str) -> bool:
     return len(names & set(COLUMNS)) >= 2
 
 
-def _from_csv(text: str, path: str | Path, refuse: Refuse) -> Iterator[Measurement]:
+def _from_csv(text: str, path: str | Path) -> Iterator[Row]:
     rows = files.read_csv(path, text, skips_blanks=True)
     first, header = next(rows, (1, []))
     header = [name.strip() for name in header]
@@ -127,12 +132,7 @@ def _from_csv(text: str, path: str | Path, refuse: Refuse) -> Iterator[Measureme
     if missing:
         raise InputFileError("the column is missing", file=path, line=first, field=missing[0], choices=header)
     for line, cells in rows:
-        try:
-            made = _csv_row(dict(zip(header, cells, strict=False)), path, line)
-        except InputFileError as error:
-            refuse(error)
-        else:
-            yield made
+        yield partial(_csv_row, dict(zip(header, cells, strict=False)), path, line)
 
 
 def _csv_row(row: dict[str, str], path: str | Path, line: int) -> Measurement:
@@ -150,7 +150,7 @@ def _csv_row(row: dict[str, str], path: str | Path, line: int) -> Measurement:
     return Measurement(key, elements * ELEMENT_BYTES[data_type], seconds, *source, line)
 
 
-def _from_json(data: Any, path: str | Path, named: Operation | None, refuse: Refuse) -> Iterator[Measurement]:
+def _from_json(data: Any, path: str | Path, named: Operation | None) -> Iterator[Row]:
     """The report of ``-J``, of versions 1 and 2."""
     results = data.get("results") if isinstance(data, dict) else None
     if not isinstance(results, list):
@@ -183,20 +183,30 @@ def _from_json(data: Any, path: str | Path, named: Operation | None, refuse: Ref
         return Measurement(key, size, seconds, device, _version(str(data.get("nccl_version") or "")), field)
 
     for number, row in enumerate(results):
-        try:
-            one = made(row, f"results.{number}")
-        except InputFileError as error:
-            refuse(error)
-        else:
-            if one is not None:
-                yield one
+        yield partial(made, row, f"results.{number}")
 
 
-def _from_text(text: str, path: str | Path, named: Operation | None, refuse: Refuse) -> Iterator[Measurement]:
+def _from_text(text: str, path: str | Path, named: Operation | None) -> Iterator[Row]:
     """Read the output of nccl-tests; lines of other programs between its own are skipped."""
     program, device, version, columns = "", "", "", [""]
     ranks: dict[str, str] = {}
     group, num_here = "", 0
+
+    def made(words: list[str], line: int) -> Measurement | None:
+        if words[0].startswith("-"):
+            raise InputFileError("must be positive", file=path, line=line, field="size", value=words[0])
+        size = _number(words[0], path, line, "size", "payload_bytes", least=0.0)
+        if size == 0:
+            return None
+        kind = named or _program(program, path, "--set operation")
+        if not 0 <= _time_column(columns, words) < len(words):
+            raise InputFileError("the row is cut short", file=path, line=line)
+        seconds = _number(words[_time_column(columns, words)], path, line, "time", "time_us") / 1e6
+        num_ranks = _ranks(len(ranks) or num_here, path, line, "ranks")
+        data_type = words[columns.index("type")] if "type" in columns else ""
+        key = TableKey(kind, num_ranks, len(set(ranks.values())) or 1, data_type)
+        return Measurement(key, size, seconds, device, version, line)
+
     for line, content in enumerate(text.splitlines(), start=1):
         words = content.split()
         is_row = not content.startswith("#") and columns != [""] and bool(words)
@@ -211,24 +221,8 @@ def _from_text(text: str, path: str | Path, named: Operation | None, refuse: Ref
                 ranks[match[1]] = match[3]
         elif content.startswith("#") and {"size", "time"} <= set(words):
             columns = words[1:]
-        elif is_row and _WHOLE.fullmatch(words[0]) and len(words) >= len(columns) // 2:
-            try:
-                size = _number(words[0], path, line, "size", "payload_bytes", least=0.0)
-                if size == 0:
-                    continue
-                kind = named or _program(program, path, "--set operation")
-                if not 0 <= _time_column(columns, words) < len(words):
-                    raise InputFileError("the row is cut short", file=path, line=line)
-                seconds = _number(words[_time_column(columns, words)], path, line, "time", "time_us") / 1e6
-                num_ranks = _ranks(len(ranks) or num_here, path, line, "ranks")
-            except InputFileError as error:
-                refuse(error)
-                continue
-            data_type = words[columns.index("type")] if "type" in columns else ""
-            key = TableKey(kind, num_ranks, len(set(ranks.values())) or 1, data_type)
-            yield Measurement(key, size, seconds, device, version, line)
-        elif is_row and re.fullmatch("-[0-9]+", words[0]):
-            refuse(InputFileError("must be positive", file=path, line=line, field="size", value=words[0]))
+        elif is_row and _WHOLE.fullmatch(words[0]) and (words[0][0] == "-" or len(words) >= len(columns) // 2):
+            yield partial(made, words, line)
         if _PROGRAM.search(content):
             program = content
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ from ..progress import Progress
 from ..validation.step_times.published_step import PublishedStep, gpt
 from ..validation.step_times.published_step_times import CALIBRATION_FAMILY, CALIBRATION_HIDDEN, read_rows
 from ..validation.step_times.validate import _layout
-from .least_squares import Residual, fit_constants, summary
+from .least_squares import FittedKernels, Residual, fit_constants, summary
 
 FITTED = {
     "product_efficiency": (0.3, 0.8, 1.0),
@@ -74,33 +74,14 @@ LAYER_TIMES = (
 """Rows of the table: name, sequence parallelism, recomputation."""
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Fitted constants with residuals.
-
-    Attributes:
-        constants: all constants of the device, fitted ones replaced.
-        layers: the ten layer times, milliseconds.
-        parts: the parts that add up to the table's times, seconds.
-        rows: the rows of the table, seconds.
-    """
-
-    constants: KernelSettings
-    layers: tuple[Residual, ...]
-    parts: tuple[Residual, ...]
-    rows: tuple[Residual, ...]
+class Calibration(FittedKernels):
+    """See `FittedKernels`; rows are ten "layer times", ms, "parts" that add up to the table's times, and its "rows", s."""
 
     def to_data(self) -> dict[str, Any]:
         """The calibration as plain data."""
-        return {
-            "constants": self.constants.model_dump(),
-            "fitted": sorted(FITTED),
-            "residuals": {
-                "layer times": [asdict(row) for row in self.layers],
-                "parts": [asdict(row) for row in self.parts],
-                "rows": {key: value for key, value in summary(self.rows).items() if key != "mean_signed_error"},
-            },
-        }
+        residuals: dict[str, Any] = {family: [asdict(row) for row in rows] for family, rows in self.fitted.items()}
+        residuals["rows"] = {key: value for key, value in summary(self.fitted["rows"]).items() if key != "mean_signed_error"}
+        return {"constants": self.constants.model_dump(), "fitted": sorted(self.names), "residuals": residuals}
 
 
 def calibrate(paths: Sequence[str | Path], *, progress: Progress | None = None) -> Calibration:
@@ -137,9 +118,8 @@ def calibrate(paths: Sequence[str | Path], *, progress: Progress | None = None) 
     constants = fit_constants(residuals, FITTED, middle, progress, 200, max_nfev=60)
     model = _model(start, constants)
     of_parts = _part_residuals(parts, _row_residuals(model, alone))
-    of_layers, of_rows = _layer_residuals(model, layers), _row_residuals(model, rows)
-    settled = start.model_copy(update=constants)
-    return Calibration(settled, tuple(of_layers), tuple(of_parts), tuple(of_rows))
+    fitted = {"layer times": _layer_residuals(model, layers), "parts": of_parts, "rows": _row_residuals(model, rows)}
+    return Calibration(start.model_copy(update=constants), start, names, fitted, {})
 
 
 def _model(start: KernelSettings, values: dict[str, float]) -> KernelModel:
@@ -176,9 +156,10 @@ def _ms(cell: object) -> float:
 def _rows(paths: Sequence[str | Path]) -> list[tuple[PublishedStep, LayoutWork]]:
     for path in paths:
         if Path(path).suffix.lower() == ".csv":
-            rows = [row for row in read_rows(path) if row.shape is not None and row.family.endswith(CALIBRATION_FAMILY)]
-            if rows:
-                return [(row, _described(row)) for row in rows]
+            rows = [row for row in read_rows(path) if row.family.endswith(CALIBRATION_FAMILY)]
+            works = [describe(row.shape, _layout(row, {}), row.sequence_length) for row in rows if row.shape is not None]
+            if works:
+                return list(zip((row for row in rows if row.shape is not None), works, strict=True))
     raise InputFileError(f"no CSV with rows of hidden size {CALIBRATION_HIDDEN} is given")
 
 
@@ -201,11 +182,6 @@ def _layer_residuals(model: KernelModel, figures: dict[str, tuple[float, float]]
     return result
 
 
-def _described(row: PublishedStep) -> LayoutWork:
-    assert row.shape is not None
-    return describe(row.shape, _layout(row, {}), row.sequence_length)
-
-
 def _row_residuals(model: KernelModel, rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[Residual]:
     first = rows[0][0]
     assert first.device is not None
@@ -214,25 +190,19 @@ def _row_residuals(model: KernelModel, rows: Sequence[tuple[PublishedStep, Layou
     return [Residual(row.name, pricer.price_work(work).step_s, row.measured_s) for row, work in rows]
 
 
-class _Parts(NamedTuple):
-    """The parts that add up to the times of some rows of one tensor-parallel degree.
-
-    A row of ``m`` micro-batches and ``l`` layers is ``m l`` times a layer and ``m`` times embedding and head, each of its
-    micro-batch's size. The work done once is added: ``l`` times a share of it and another one.
-
-    Attributes:
-        rows: places of the rows.
-        names: of the parts, without what is done once.
-        solve: the parts by least squares, ``(parts, rows)``.
-    """
-
-    rows: list[int]
-    names: list[str]
-    solve: NDArray[np.floating[Any]]
+_Parts = tuple[list[int], list[str], NDArray[np.floating[Any]]]
 
 
 def _parts(rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[_Parts]:
-    """The parts of rows without a pipeline, from those of the least data-parallel degree."""
+    """The parts that add up to the times of rows without a pipeline, for each tensor-parallel degree.
+
+    They are those of the least data-parallel degree. A row of ``m`` micro-batches and ``l`` layers is ``m l`` times a layer and
+    ``m`` times embedding and head, each of its micro-batch's size. The work done once is added: ``l`` times a share of it and
+    another one.
+
+    Returns:
+        Places of the rows, names of the parts without what is done once, and the parts by least squares, ``(parts, rows)``.
+    """
     result = []
     for tp in sorted({work.layout.tp for _, work in rows}):
         of_tp = [place for place, (_, work) in enumerate(rows) if work.layout.tp == tp]
@@ -247,17 +217,15 @@ def _parts(rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[_Parts]:
             columns[number, kind : kind + 2] = m * layers, m
             columns[number, -2:] = layers, 1
         names = [f"{part}, tp {tp}, micro-batch {size}" for size in sizes for part in ("layer", "embedding and head")]
-        result.append(_Parts(places, names, np.linalg.pinv(columns)[: len(names)]))
+        result.append((places, names, np.linalg.pinv(columns)[: len(names)]))
     return result
 
 
 def _part_residuals(parts: Sequence[_Parts], rows: Sequence[Residual]) -> list[Residual]:
     result = []
-    for part in parts:
-        fitted, measured = (
-            part.solve @ np.array([getattr(rows[place], figure) for place in part.rows]) for figure in ("fitted", "measured")
-        )
-        result += [Residual(*each) for each in zip(part.names, np.maximum(fitted, 1e-9).tolist(), measured.tolist(), strict=True)]
+    for places, names, solve in parts:
+        fitted, measured = (solve @ np.array([getattr(rows[place], key) for place in places]) for key in ("fitted", "measured"))
+        result += [Residual(*each) for each in zip(names, np.maximum(fitted, 1e-9).tolist(), measured.tolist(), strict=True)]
     return result
 
 

@@ -84,19 +84,15 @@ def why_no_models() -> str | None:
     return None
 
 
-def network(name: str, device: torch.device) -> nn.Module:
-    """A network of the zoo by torchvision, with random weights."""
+def model_times(item: ModelItem, watch: CallTimer) -> PassTimes:
+    """Measured times of the forward and backward pass of a network of the zoo, by torchvision, with random weights."""
     import torchvision
 
-    with device:
-        made: nn.Module = torchvision.models.get_model(TORCHVISION_NAMES.get(name, name), weights=None, num_classes=NUM_CLASSES)
-    return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
-
-
-def model_times(item: ModelItem, watch: CallTimer) -> PassTimes:
-    """Measured times of a network's forward and backward pass, with gradients of its weights."""
-    made = network(item.name, watch.device)
-    return network_times(made, item.batch_size, watch)
+    with watch.device:
+        made: nn.Module = torchvision.models.get_model(
+            TORCHVISION_NAMES.get(item.name, item.name), weights=None, num_classes=NUM_CLASSES
+        )
+    return network_times(made.to(memory_format=torch.channels_last), item.batch_size, watch)  # type: ignore[call-overload]
 
 
 def network_times(made: nn.Module, batch_size: int, watch: CallTimer, *, image_size: int = IMAGE_SIZE) -> PassTimes:

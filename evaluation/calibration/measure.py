@@ -23,6 +23,7 @@ from ...devices import device_names, device_type
 from ...errors import ConfigError, MeasurementError
 from ...profiling.measure import known_device
 from ..progress import Progress
+from .fit_measured import called
 from .kernel_runs import kernel_s, pace_s
 from .kernel_table import PAIRED, Item, LayerItem, LeftOut, MeasuredKernels, ModelItem, PaceItem, grid
 from .kernel_timing import CallTimer, PassTimes
@@ -60,8 +61,10 @@ def measure(
         raise ConfigError("no known device type; name one by --device", field="--device", value=gpu, choices=device_names())
     budget_s, repeats = (QUICK_BUDGET_S, QUICK_MIN_REPEATS) if quick else (BUDGET_S, MIN_REPEATS)
     watch = CallTimer(torch.device("cuda", torch.cuda.current_device()), budget_s, repeats)
-    if device is None:
-        _check_multiprocessors(name, gpu, watch.num_multiprocessors)
+    known, seen = kernel_settings(name), watch.num_multiprocessors
+    if device is None and known.device == name and known.num_multiprocessors != seen:  # a PCIe card, or a part of a GPU
+        problem = f"has {seen} multiprocessors, {name} {known.num_multiprocessors}: its peaks may differ; name a type by --device"
+        raise ConfigError(problem, field="--device", value=gpu, choices=device_names())
     return measure_items(grid(quick=quick), watch, name, gpu=gpu, seed=seed, command=command, progress=progress)
 
 
@@ -98,7 +101,7 @@ def measure_items(
                 try:
                     results += _measured(together, watch, seed)
                 except RuntimeError as error:  # torch's class for all that a device refuses, too little memory among it
-                    left_out += [LeftOut(family=family, name=_described(item), reason=_reason(error)) for item in together]
+                    left_out += [LeftOut(family=family, name=called(item), reason=_reason(error)) for item in together]
                 done += len(together)
                 _free(watch)
             if progress is not None:
@@ -128,18 +131,6 @@ def measure_items(
         left_out=tuple(left_out),
         items=tuple(results),
     )
-
-
-def _check_multiprocessors(name: str, gpu: str, seen: int | None) -> None:
-    """Refuse a GPU whose name holds a device type but which has other multiprocessors: a PCIe card, a part of a GPU.
-
-    Raises:
-        ConfigError: so it is.
-    """
-    known = kernel_settings(name)
-    if known.device == name and known.num_multiprocessors != seen:
-        problem = f"has {seen} multiprocessors, {name} {known.num_multiprocessors}: its peaks may differ; name a type by --device"
-        raise ConfigError(problem, field="--device", value=gpu, choices=device_names())
 
 
 def _reason(error: RuntimeError) -> str:
@@ -177,11 +168,6 @@ def _with_passes(item: Item, times: PassTimes) -> Item:
 
 def _microseconds(seconds: float) -> float:
     return float(f"{seconds * 1e6:.5g}")
-
-
-def _described(item: Item) -> str:
-    data = item.model_dump(exclude_defaults=True, exclude={"family", "name", "flops", "moved_bytes"})
-    return ", ".join([item.name, *(f"{key} {value}" for key, value in data.items())])
 
 
 @contextmanager

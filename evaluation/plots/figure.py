@@ -154,48 +154,44 @@ def bars(name: object, colour: str, rows: Sequence[float], lengths: Sequence[flo
     return _checked(made | options)
 
 
-def figure(label: str, panels: Sequence[Panel], *, shares_x: bool = False, columns: int = 1, **layout: Any) -> Figure:
-    """Panels below each other, or in columns.
+def figure(label: str, panels: Sequence[Panel], *, shares_x: bool = False, **layout: Any) -> Figure:
+    """Panels below each other.
 
     Args:
         label: what the figure shows, for readers who do not see it.
         panels: at least one.
         shares_x: whether all have one x axis, which moves together and is named below the last.
-        columns: of panels of one height; figures of pages have one, for narrow screens.
         layout: further keys of Plotly's layout.
     """
     gap = (_TITLE if any(panel.title for panel in panels) else 8.0) + (24.0 if shares_x else _AXIS)
-    rows = -(-len(panels) // columns)
-    inner = sum(one.height for one in panels[::columns]) + gap * (rows - 1)
+    inner = sum(one.height for one in panels) + gap * (len(panels) - 1)
     data: list[Trace] = []
     made: dict[str, Any] = {"annotations": []}
     named: set[str] = set()
     top = inner
     for number, one in enumerate(map(_with_ticks, panels)):
         end = "" if number == 0 else str(number + 1)
-        column = number % columns
         high, low = top / inner, (top - one.height) / inner
-        across = [column / columns + 0.05 * (column > 0), (column + 1) / columns - 0.05 * (column + 1 < columns)]
-        x, y = one.x | {"anchor": f"y{end}", "domain": across}, one.y | {"anchor": f"x{end}", "domain": [max(0.0, low), high]}
+        x, y = one.x | {"anchor": f"y{end}"}, one.y | {"anchor": f"x{end}", "domain": [max(0.0, low), high]}
         if shares_x:
             x |= {"matches": "x"} if number else {}
             x |= {} if number == len(panels) - 1 else {"title": {"text": ""}}
         made |= {f"xaxis{end}": x, f"yaxis{end}": y}
-        place = {"x": across[0], "y": high, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
+        place = {"x": 0, "y": high, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
         made["annotations"].append({"text": f"<b>{shown(one.title, 120)}</b>" if one.title else "", "showarrow": False} | place)
         for trace in one.traces:
-            is_new = trace.get("showlegend", True) and (columns > 1 or trace["name"] not in named)
+            is_new = trace.get("showlegend", True) and trace["name"] not in named
             named |= {trace["name"]} if is_new else set()
             axes = {"xaxis": f"x{end}", "yaxis": f"y{end}", "legendgroup": trace["name"], "showlegend": is_new}
             hover = {} if trace.get("hoverinfo") == "skip" else {"hovertemplate": _hover(one, trace)}
             data.append(hover | trace | axes)
-        top -= (one.height + gap) if column == columns - 1 else 0.0
+        top -= one.height + gap
     above = (_TITLE if panels[0].title else 0.0) + 4.0
     legend = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1 + above / inner, "yanchor": "bottom", "traceorder": "normal"}
     return {
         "data": data,
         "layout": {
-            "meta": {"label": printable(label), "inner": inner, "columns": columns},
+            "meta": {"label": printable(label), "inner": inner},
             "height": inner + above + _LEGEND_ROW + _AXIS,
             "margin": _margin(panels, above + _LEGEND_ROW),
             "legend": legend,

@@ -7,8 +7,7 @@ import numpy as np
 from ...costs.training_step.kernels import KernelModel
 from ...devices import device_type
 from ..calibration.fit_measured import is_aligned
-from ..calibration.kernel_table import MeasuredKernels, ProductItem
-from ..calibration.least_squares import Residual
+from ..calibration.kernel_table import ProductItem
 from ..validation.kernels import LAYER, NOT_MODELLED, KernelErrors
 from .figure import Figure, Panel, axis, band, figure, line, marks, shortened
 from .style import BLUE, GREEN, INK, ORANGE, PALE, PINK, SKY, VERMILION
@@ -18,9 +17,9 @@ _PRODUCTS = {_LAYER: (SKY, "circle"), _SQUARE: (BLUE, "square"), _SKINNY: (GREEN
 _FAMILIES = {
     "stream": ("element-wise", PALE, "circle"),
     "product": ("products", SKY, "circle"),
-    "attention_product": ("products of attention", GREEN, "triangle-up"),
+    "attention_product": ("products of attention", GREEN, "diamond"),
     "fused_attention": ("fused attention", PINK, "diamond"),
-    "loss": ("loss", BLUE, "square"),
+    "loss": ("loss", BLUE, "triangle-down"),
     LAYER: ("whole layers", ORANGE, "cross"),
 }
 BAND = 0.2
@@ -30,21 +29,34 @@ BAND = 0.2
 def kernels_figure(errors: KernelErrors) -> Figure:
     """Draw both panels; the second leaves out points that were fitted on and products on slow rows."""
     measured = errors.measured
+    peak = device_type(measured.device).peak_flops_per_s
+    reached: dict[str, list[tuple[float, float]]] = {kind: [] for kind in _PRODUCTS}  # 10^9 operations, % of the peak
+    for item in measured.of("product"):
+        assert isinstance(item, ProductItem)
+        assert item.us is not None
+        kind = item.name if item.name in (_SQUARE, _SKINNY) else _LAYER
+        flops = item.priced().flops
+        reached[kind if is_aligned(item) else _SLOW].append((flops / 1e9, 100 * flops / (1e-6 * item.us) / peak))
     products = [
-        marks(kind, *_shares(measured, kind), colour, marker={"symbol": symbol, "size": 7})
+        marks(kind, [x for x, _ in reached[kind]], [y for _, y in reached[kind]], colour, marker={"symbol": symbol, "size": 7})
         for kind, (colour, symbol) in _PRODUCTS.items()
     ]
     kernels = KernelModel(device_type(measured.device), errors.constants)
     sizes = [int(size) // 64 * 64 for size in np.geomspace(256, 16_384, 97)]
     squares = [ProductItem(family="product", name=_SQUARE, m=size, n=size, k=size).priced() for size in sizes]
-    reached = [100 * square.flops / kernels.product_s(square) / kernels.device.peak_flops_per_s for square in squares]
-    model = line("squares by the model", [square.flops / 1e9 for square in squares], reached, (INK, "solid"))
+    shares = [100 * square.flops / kernels.product_s(square) / peak for square in squares]
+    model = line("squares by the model", [square.flops / 1e9 for square in squares], shares, (INK, "solid"))
     x = axis("10^9 floating-point operations", is_log=True)
-    y = axis(f"share of the peak, {_peak(measured):.0f} TFLOP/s (%)", span=(0, 100))
+    y = axis(f"share of the peak, {peak / 1e12:.0f} TFLOP/s (%)", span=(0, 100))
     first = Panel([*products, model], x, y, f"Products in bf16 on {shortened(measured.gpu, 40)}", 380.0)
     traces, highest, times = [], 2.0, [1.0]
     for begin, (name, colour, symbol) in _FAMILIES.items():
-        rows = _rows(errors, begin)
+        rows = [
+            row
+            for family, some in errors.families.items()
+            if family not in NOT_MODELLED and (family.startswith(LAYER) if begin == LAYER else family == begin)
+            for row in some
+        ]
         ratios = [row.fitted / row.measured for row in rows]
         traces.append(marks(name, [row.measured for row in rows], ratios, colour, marker={"symbol": symbol, "size": 7}))
         highest, times = max([highest, *(1.05 * ratio for ratio in ratios)]), times + [row.measured for row in rows]
@@ -57,32 +69,4 @@ def kernels_figure(errors: KernelErrors) -> Figure:
     )
     second = Panel(traces, x, y, "Rows that nothing was fitted on", 380.0)
     label = f"Measured kernels, {measured.gpu}, {measured.date}, torch {measured.torch}"
-    return figure(label, [first, second], columns=2)
-
-
-def _rows(errors: KernelErrors, begin: str) -> list[Residual]:
-    """Rows of a family; of whole layers, of all families that begin so."""
-    return [
-        row
-        for family, rows in errors.families.items()
-        for row in rows
-        if family not in NOT_MODELLED and (family == begin or (begin == LAYER and family.startswith(LAYER)))
-    ]
-
-
-def _shares(measured: MeasuredKernels, kind: str) -> tuple[list[float], list[float]]:
-    """Of one kind of product: 10^9 operations, and percent of the peak that was reached."""
-    flops, shares = [], []
-    for item in measured.of("product"):
-        assert isinstance(item, ProductItem)
-        assert item.us is not None
-        of = item.name if item.name in (_SQUARE, _SKINNY) else _LAYER
-        if kind == (of if is_aligned(item) else _SLOW):
-            flops.append(item.priced().flops / 1e9)
-            shares.append(100 * item.priced().flops / item.us / 1e6 / _peak(measured))
-    return flops, shares
-
-
-def _peak(measured: MeasuredKernels) -> float:
-    """TFLOP/s."""
-    return device_type(measured.device).peak_flops_per_s / 1e12
+    return figure(label, [first, second])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,39 +29,6 @@ _HALO = ", ".join([f"0 0 3px {PAPER}"] * 4)
 _KEPT, _MOVED = "on the same device as HEFT has it", "on another"
 
 
-@dataclass(frozen=True, eq=False)
-class DrawnOps:
-    """Ops on devices.
-
-    Attributes:
-        title: above the drawing.
-        op_names: ``(n,)``.
-        edges: producing and reading op, ``(e, 2)``.
-        edge_bytes: of what each carries, ``(e,)``.
-        order: the ops, each after its producers, ``(n,)``.
-        lane: of each op, ``(n,)``.
-        lane_names: from the top.
-    """
-
-    title: str
-    op_names: Sequence[str]
-    edges: NDArray[np.int64]
-    edge_bytes: NDArray[np.float64]
-    order: NDArray[np.int64]
-    lane: NDArray[np.int64]
-    lane_names: Sequence[str]
-
-    def crossings(self) -> list[tuple[int, int, float]]:
-        """Tensors that cross to another lane: op, the first that reads it there, bytes; each lane once, largest first."""
-        first: dict[tuple[int, int], tuple[int, float]] = {}
-        level = levels(self.edges, self.order)
-        for (source, target), num_bytes in zip(self.edges.tolist(), self.edge_bytes.tolist(), strict=True):
-            key = source, int(self.lane[target])
-            if self.lane[source] != key[1] and (key not in first or level[target] < level[first[key][0]]):
-                first[key] = target, num_bytes
-        return sorted(((source, *read) for (source, _), read in first.items()), key=lambda one: -one[2])
-
-
 def placement_figure(placement: PlacedOps) -> Figure:
     """The forward graph on its devices; gradients go back along the same lines."""
     graph, ranks = placement.graph, placement.plan.ranks
@@ -75,7 +41,7 @@ def placement_figure(placement: PlacedOps) -> Figure:
     what = "one step" if placement.placement.objective == "latency" else "largest load"
     title = f"{shortened(graph.name, 40)} on {shortened(placement.cluster.name, 30)}: {what} "
     title += f"{1e3 * placement.placement.value_s:.4g} ms by {placement.placement.planner}"
-    return ops_figure(DrawnOps(title, graph.op_names, graph.edges, edge_bytes, graph.order, lane, names))
+    return ops_figure(title, graph.op_names, graph.edges, edge_bytes, graph.order, lane, names)
 
 
 def shown_figure(shown_one: Data) -> Figure:
@@ -86,50 +52,70 @@ def shown_figure(shown_one: Data) -> Figure:
     edges = np.array(shown_one["edges"], np.int64).reshape(-1, 2)
     lane, order = np.array(mine["device_of"]), np.array(shown_one["topological"])
     sizes, names = np.array(shown_one["edge_bytes"]), shown_one["device_names"]
-    return ops_figure(DrawnOps(title, shown_one["op_names"], edges, sizes, order, lane, names))
+    return ops_figure(title, shown_one["op_names"], edges, sizes, order, lane, names)
 
 
-def ops_figure(drawn: DrawnOps) -> Figure:
-    """A lane for each device, ops from left to right by depth, and the tensors that cross between lanes."""
-    lane, level, crossings = drawn.lane, levels(drawn.edges, drawn.order), drawn.crossings()
+def ops_figure(
+    title: str,
+    op_names: Sequence[str],
+    edges: NDArray[np.int64],
+    edge_bytes: NDArray[np.float64],
+    order: NDArray[np.int64],
+    lane: NDArray[np.int64],
+    lane_names: Sequence[str],
+) -> Figure:
+    """A lane for each device, ops from left to right by depth, and the tensors that cross between lanes.
+
+    Args:
+        title: above the drawing.
+        op_names: ``(n,)``.
+        edges: producing and reading op, ``(e, 2)``.
+        edge_bytes: of what each carries, ``(e,)``.
+        order: the ops, each after its producers, ``(n,)``.
+        lane: of each op, ``(n,)``.
+        lane_names: from the top.
+    """
+    level = levels(edges, order)
+    first: dict[tuple[int, int], tuple[int, float]] = {}  # by op and lane: the first op that reads it there, and bytes
+    for (source, target), num_bytes in zip(edges.tolist(), edge_bytes.tolist(), strict=True):
+        key = source, int(lane[target])
+        if lane[source] != key[1] and (key not in first or level[target] < level[first[key][0]]):
+            first[key] = target, num_bytes
+    crossings = sorted(((source, *read) for (source, _), read in first.items()), key=lambda one: -one[2])
     row: dict[tuple[int, int], int] = {}
     place = np.zeros(len(lane), np.int64)
     for op, at in enumerate(zip(lane.tolist(), level.tolist(), strict=True)):
         place[op] = row[at] = row.get(at, -1) + 1
-    rows = [
-        max((count for (of, _), count in row.items() if of == number), default=0) + 1 for number in range(len(drawn.lane_names))
-    ]
+    rows = [max((count for (of, _), count in row.items() if of == number), default=0) + 1 for number in range(len(lane_names))]
     # A lane has a height of one; its rows lie in the middle two thirds.
     y = lane + np.array([(place[op] + 0.5) / rows[of] - 0.5 for op, of in enumerate(lane.tolist())]) * 0.66
-    ends = np.stack([level[drawn.edges[:, 0]], y[drawn.edges[:, 0]], level[drawn.edges[:, 1]], y[drawn.edges[:, 1]]], axis=-1)
-    stays = lane[drawn.edges[:, 0]] == lane[drawn.edges[:, 1]]
+    ends = np.stack([level[edges[:, 0]], y[edges[:, 0]], level[edges[:, 1]], y[edges[:, 1]]], axis=-1)
+    stays = lane[edges[:, 0]] == lane[edges[:, 1]]
     traces = [lines(ends[stays].tolist(), MUTED, line={"width": 0.6}, opacity=0.6)]
-    for number, name in enumerate(drawn.lane_names):
+    for number, name in enumerate(lane_names):
         colour, ops = COLOURS[number % len(COLOURS)], np.flatnonzero(lane == number)
         sent = [(level[source], y[source], level[target], y[target]) for source, target, _ in crossings if lane[source] == number]
         traces.append(lines(np.array(sent, np.float64).reshape(-1, 4).tolist(), colour, line={"width": 1.4}))
-        said = [f"<b>{shown(drawn.op_names[op])}</b><br>{shown(name)}, level {level[op]}" for op in ops.tolist()]
+        said = [f"<b>{shown(op_names[op])}</b><br>{shown(name)}, level {level[op]}" for op in ops.tolist()]
         boxes: dict[str, Any] = {"marker": {"symbol": "square", "size": 8}, "hovertext": said, "showlegend": False}
         traces.append(marks(name, level[ops].astype(float), y[ops], colour, **boxes))
     middle = [((level[a] + level[b]) / 2, (y[a] + y[b]) / 2) for a, b, _ in crossings]
-    texts = _labels([_bytes(size) for _, _, size in crossings], middle, int(level.max()) + 1, len(drawn.lane_names))
+    texts = _labels([_bytes(size) for _, _, size in crossings], middle, int(level.max()) + 1, len(lane_names))
     said = [
-        f"<b>{_bytes(size)}</b><br>{shown(drawn.op_names[a])} to {shown(drawn.op_names[b])}<br>"
-        f"{shown(drawn.lane_names[lane[a]])} to {shown(drawn.lane_names[lane[b]])}"
+        f"<b>{_bytes(size)}</b><br>{shown(op_names[a])} to {shown(op_names[b])}<br>"
+        f"{shown(lane_names[lane[a]])} to {shown(lane_names[lane[b]])}"
         for a, b, size in crossings
     ]
     look: dict[str, Any] = {"mode": "markers+text", "text": texts, "textposition": "middle center", "hovertext": said}
     look["textfont"] = {"shadow": _HALO}
     at = [x for x, _ in middle], [high for _, high in middle]
     traces.append(marks("", *at, MUTED, marker={"size": 4}, showlegend=False, **look))
-    ticks = [f"{shown(name, 20)}<br>{counted(int((lane == n).sum()), 'op')}" for n, name in enumerate(drawn.lane_names)]
+    ticks = [f"{shown(name, 20)}<br>{counted(int((lane == n).sum()), 'op')}" for n, name in enumerate(lane_names)]
     n = len(ticks)
     height = float(sum(np.clip(14.0 * count, 44.0, 80.0) for count in rows))
     rows_axis = axis("", span=(n - 0.5, -0.5), tickvals=list(range(n)), ticktext=ticks, showgrid=False)
     x = axis(f"ops by depth in the graph, {int(level.max()) + 1} levels; lines that change lane are tensors sent to that device")
-    crossed = (
-        f"{drawn.title}; {counted(len(crossings), 'tensor')} of {_bytes(sum(size for _, _, size in crossings))} cross forward"
-    )
+    crossed = f"{title}; {counted(len(crossings), 'tensor')} of {_bytes(sum(size for _, _, size in crossings))} cross forward"
     return figure(crossed, [Panel(traces, x, rows_axis, crossed, max(height, 160.0))])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from html import escape, unescape
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from .style import INK, MUTED, RULE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
 
 WIDTH = 1040
 """Of a figure, in pixels."""
@@ -87,43 +86,31 @@ def _saved(figure: Figure, form: str, metadata: dict[str, None]) -> bytes:
 
 
 def _draw(drawing: Any, figure: Figure) -> None:
-    layout, columns = figure["layout"], figure["layout"]["meta"]["columns"]
+    layout = figure["layout"]
     ends = [key.removeprefix("yaxis") for key in layout if key.startswith("yaxis")]
-    heights = [layout[f"yaxis{end}"]["domain"][1] - layout[f"yaxis{end}"]["domain"][0] for end in ends[::columns]]
+    heights = [layout[f"yaxis{end}"]["domain"][1] - layout[f"yaxis{end}"]["domain"][0] for end in ends]
     shares_x = any("matches" in layout[f"xaxis{end}"] for end in ends)
-    grid = drawing.subplots(len(heights), columns, sharex=shares_x, squeeze=False, height_ratios=heights)
-    for place in grid.flat[len(ends) :]:
-        place.set_axis_off()
-    keys: dict[str, Line2D | Patch] = {}
-    for end, axes, title in zip(ends, grid.flat, layout["annotations"], strict=False):
+    grid = drawing.subplots(len(heights), sharex=shares_x, squeeze=False, height_ratios=heights)
+    keys: dict[str, Any] = {}
+    for end, axes, title in zip(ends, grid.flat, layout["annotations"], strict=True):
         axes.set_title(_plain(title["text"]))
-        results: dict[str, Line2D | Patch] = {}
         for trace in figure["data"]:
             if trace["yaxis"] == f"y{end}":
-                _DRAW[trace["type"]](axes, trace)
-                if trace["showlegend"]:
-                    results[_plain(trace["name"])] = _key(trace)
+                _DRAW[trace["type"]](axes, trace, _plain(trace["name"]) if trace["showlegend"] else None)
         _set_axis(axes, "x", layout[f"xaxis{end}"])
         _set_axis(axes, "y", layout[f"yaxis{end}"])
-        if columns > 1 and results:
-            axes.legend(results.values(), results.keys(), loc="best", fontsize=10 * _POINT)
-        keys |= results if columns == 1 else {}
-    if keys and layout.get("showlegend", True):
-        longest = max(len(name) for name in keys)
-        drawing.legend(
-            keys.values(), keys.keys(), loc="outside upper left", ncols=max(1, min(len(keys), WIDTH // (60 + 7 * longest)))
-        )
+        keys |= {name: artist for artist, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if keys:
+        columns = max(1, min(len(keys), WIDTH // (60 + 7 * max(map(len, keys)))))
+        drawing.legend(keys.values(), keys.keys(), loc="outside upper left", ncols=columns)
 
 
 def _set_axis(axes: Axes, key: str, of: dict[str, Any]) -> None:
-    one = axes.xaxis if key == "x" else axes.yaxis
-    (axes.set_xlabel if key == "x" else axes.set_ylabel)(_plain(of["title"]["text"]))
-    is_log = of.get("type") == "log"
-    if is_log:
-        (axes.set_xscale if key == "x" else axes.set_yscale)("log")
+    one, is_log = axes.xaxis if key == "x" else axes.yaxis, of["type"] == "log"
+    looks: dict[str, Any] = {"label": _plain(of["title"]["text"])} | ({"scale": "log"} if is_log else {})
     if "range" in of:
-        low, high = (10.0**end if is_log else end for end in of["range"])
-        (axes.set_xlim if key == "x" else axes.set_ylim)(low, high)
+        looks["lim"] = [10.0**end if is_log else end for end in of["range"]]
+    axes.set(**{f"{key}{name}": look for name, look in looks.items()})
     if "tickvals" in of:
         one.set_ticks(of["tickvals"], [_plain(text) for text in of.get("ticktext", map(str, of["tickvals"]))])
         one.set_ticks(of.get("minor", {}).get("tickvals", []), minor=True)
@@ -133,7 +120,7 @@ def _set_axis(axes: Axes, key: str, of: dict[str, Any]) -> None:
         axes.grid(axis=key)  # type: ignore[arg-type]
 
 
-def _scatter(axes: Axes, trace: Trace) -> None:
+def _scatter(axes: Axes, trace: Trace, label: str | None) -> None:
     x, y = np.array(trace["x"], np.float64), np.array(trace["y"], np.float64)
     mode, opacity = trace["mode"], trace.get("opacity", 1.0)
     if trace.get("fill") == "toself":
@@ -141,12 +128,13 @@ def _scatter(axes: Axes, trace: Trace) -> None:
     for end, error in (("xerr", trace.get("error_x")), ("yerr", trace.get("error_y"))):
         if error is not None:
             axes.errorbar(x, y, **{end: error["array"]}, fmt="none", ecolor=error["color"], elinewidth=1.0, capsize=2)
-    if "lines" in mode and trace["line"]["width"]:
-        style = {"color": trace["line"]["color"], "linestyle": _DASHES[trace["line"]["dash"]], "alpha": opacity}
-        draw = "steps-post" if trace["line"].get("shape") == "hv" else "default"
-        axes.plot(x, y, linewidth=trace["line"]["width"] * _POINT, drawstyle=draw, **style)
-    if "markers" in mode:
-        axes.plot(x, y, linestyle="none", alpha=opacity, **_marker(trace))
+    look = _marker(trace) if "markers" in mode else {}
+    if "lines" in mode:
+        style = trace["line"]
+        look |= {"color": style["color"], "linestyle": _DASHES[style["dash"]], "linewidth": style["width"] * _POINT}
+        look |= {"drawstyle": "steps-post" if style.get("shape") == "hv" else "default"}
+    if look.get("linewidth", 1.0):
+        axes.plot(x, y, label=label, **{"linestyle": "none", "alpha": opacity} | look)
     if "text" in mode:
         places = trace["textposition"]
         places = [places] * len(x) if isinstance(places, str) else places
@@ -161,7 +149,7 @@ def _scatter(axes: Axes, trace: Trace) -> None:
             axes.annotate(_plain(text), (left, high), fontsize=10.5 * _POINT, bbox=background, ha=align, va="center", **at)
 
 
-def _bar(axes: Axes, trace: Trace) -> None:
+def _bar(axes: Axes, trace: Trace, label: str | None) -> None:
     """All bars of one colour as one path, which keeps thousands of them small."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
@@ -172,14 +160,16 @@ def _bar(axes: Axes, trace: Trace) -> None:
     width, base = np.broadcast_to(trace.get("width", 0.8), n), np.broadcast_to(trace.get("base", 0.0), n)
     left, right = base, base + np.array(trace["x"], np.float64)
     low, high = np.array(trace["y"]) - width / 2, np.array(trace["y"]) + width / 2
-    corners = np.stack([left, low, right, low, right, high, left, high, left, low], axis=-1).reshape(-1, 2)
-    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * n
-    axes.add_patch(PathPatch(Path(corners, codes), ec="white", lw=0.4, fc=trace["marker"]["color"], hatch=_hatch(trace)))
+    bars = Path.make_compound_path_from_polys(
+        np.stack([left, low, right, low, right, high, left, high], axis=-1).reshape(-1, 4, 2)
+    )
+    hatch = _HATCHES[trace["marker"].get("pattern", {}).get("shape", "")] or None
+    axes.add_patch(PathPatch(bars, label=label, ec="white", lw=0.4, fc=trace["marker"]["color"], hatch=hatch))
     axes.autoscale_view()
     axes.margins(x=0.02)
 
 
-def _heatmap(axes: Axes, trace: Trace) -> None:
+def _heatmap(axes: Axes, trace: Trace, label: str | None) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     if not trace["x"]:
@@ -196,7 +186,7 @@ def _heatmap(axes: Axes, trace: Trace) -> None:
                 axes.text(left, height, _plain(text), ha="center", va="center_baseline", fontsize=10 * _POINT, color=ink)
 
 
-_DRAW = {"scatter": _scatter, "bar": _bar, "heatmap": _heatmap}
+_DRAW: dict[str, Callable[[Axes, Trace, str | None], None]] = {"scatter": _scatter, "bar": _bar, "heatmap": _heatmap}
 
 
 def _marker(trace: Trace) -> dict[str, Any]:
@@ -205,23 +195,6 @@ def _marker(trace: Trace) -> dict[str, Any]:
     colour = {"markerfacecolor": "none", "markeredgecolor": marker["color"]} if is_open else {"color": marker["color"]}
     edge = 1.2 if is_open or marker["symbol"] == "line-ns" else 0.0
     return {"marker": _MARKERS[marker["symbol"]], "markersize": marker["size"] * _POINT, "markeredgewidth": edge} | colour
-
-
-def _hatch(trace: Trace) -> str | None:
-    return _HATCHES[trace["marker"].get("pattern", {}).get("shape", "")] or None
-
-
-def _key(trace: Trace) -> Line2D | Patch:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    if trace["type"] != "scatter":
-        return Patch(facecolor=trace["marker"]["color"], edgecolor="white", hatch=_hatch(trace))
-    look = _marker(trace) if "markers" in trace["mode"] else {}
-    if "lines" in trace["mode"]:
-        line = trace["line"]
-        return Line2D([], [], **({"color": line["color"], "linestyle": _DASHES[line["dash"]]} | look))
-    return Line2D([], [], linestyle="none", **look)
 
 
 def _plain(text: str) -> str:

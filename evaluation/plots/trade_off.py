@@ -151,14 +151,11 @@ def _places(points: Sequence[Point], names: Sequence[str], is_log: tuple[bool, b
         for place, (dx, dy) in _PLACES.items():
             left = x + dx - (wide / 2 if dx == 0 else wide if dx < 0 else 0.0)
             box = left, y + dy - 7, left + wide, y + dy + 7
-            if box[0] >= 0 and box[2] <= _WIDTH and not any(_cross(box, other) for other in taken):
+            crosses = any(box[0] < c and a < box[2] and box[1] < d and b < box[3] for a, b, c, d in taken)
+            if box[0] >= 0 and box[2] <= _WIDTH and not crosses:
                 taken.append(box)
                 result.append(place)
                 break
         else:
             result.append("")
     return result
-
-
-def _cross(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -29,6 +29,24 @@ _EPISODE = (
 )
 
 
+_SHARES = {
+    "degrees": (
+        "degree (ranks of a job)",
+        0,
+        "Into how many ranks accepted jobs were cut. A row is a policy's histogram: the darker a cell, the greater the share of "
+        "its accepted jobs.",
+    ),
+    "shapes": ("shape of the block", 1, "On which blocks accepted jobs ran: a row is a policy's histogram over their shapes."),
+    "rules": (
+        "placement rule",
+        2,
+        "By which placement rule the blocks were taken. Where several rules take the same block, the first of them in the "
+        "benchmark's order counts.",
+    ),
+}
+"""Of a row's shares of jobs: what they are over, from how many names on they are drawn, and the caption."""
+
+
 def cluster_sections(evaluation: Evaluation) -> Sections:
     """Return the sections of an evaluation."""
     results, scenario = evaluation.results, evaluation.world.built
@@ -75,27 +93,12 @@ def _figures(rows: Sequence[Data]) -> list[Drawn]:
             + " “Running at the end”: placed, but counted as blocked by the rules of this benchmark."
             * is_running,
         ),
-        Drawn(
-            policies.shares_figure(rows, "degrees", "degree (ranks of a job)"),
-            "Into how many ranks accepted jobs were cut. A row is a policy's histogram: the darker a cell, the greater the "
-            "share of its accepted jobs.",
+        *(
+            Drawn(policies.shares_figure(rows, key, what), caption)
+            for key, (what, fewest, caption) in _SHARES.items()
+            if len({name for row in rows for name in row[key]}) >= fewest
         ),
     ]
-    if any(row["shapes"] for row in rows):
-        drawn.append(
-            Drawn(
-                policies.shares_figure(rows, "shapes", "shape of the block"),
-                "On which blocks accepted jobs ran: a row is a policy's histogram over their shapes.",
-            )
-        )
-    if len({rule for row in rows for rule in row["rules"]}) > 1:
-        drawn.append(
-            Drawn(
-                policies.shares_figure(rows, "rules", "placement rule"),
-                "By which placement rule the blocks were taken. Where several rules take the same block, the first of them in "
-                "the benchmark's order counts.",
-            )
-        )
     if any(row["completion_percentiles_s"] for row in rows):
         drawn.append(
             Drawn(

@@ -18,11 +18,12 @@ from ..evaluate import Evaluation
 from ..fleet.episodes import WatchedEpisode, watch_episode
 from ..fleet.policies import fleet_player
 from ..plots.curves import looks_of
-from ..plots.figure import Figure, Panel, axis, figure, line, time_unit
-from ..plots.fleet import hosts_figure, links_figure
+from ..plots.figure import Figure, Panel, axis, figure, line, shown, time_unit
+from ..plots.fleet import hosts_figure
+from ..plots.policies import heatmap
 from ..plots.style import MUTED
 from ..statistics import NO_POLICY
-from .pages import Cell, Chapter, ChapterPart, Drawn, PageTable, PartTable, Row, Sections, cells
+from .pages import Cell, Drawn, PageTable, Part, Sections
 from .shared_figures import drawn_rows, shown_policies
 
 MOST_SHOWN, MOST_CURVES = 4, 12
@@ -41,8 +42,8 @@ _RULE = (
 def fleet_sections(result: Evaluation) -> Sections:
     """Return the sections of an evaluation; the first test episode of the policies that are shown is played again for it."""
     fleet, seed = result.world.built, result.results["cases"][0]
-    shown = [name for name in shown_policies(result.results, MOST_SHOWN) if result.played[name].records]
-    return sections_of(result, [watch_episode(name, fleet_player(result.specs[name], fleet), fleet, seed) for name in shown])
+    names = [name for name in shown_policies(result.results, MOST_SHOWN) if result.played[name].records]
+    return sections_of(result, [watch_episode(name, fleet_player(result.specs[name], fleet), fleet, seed) for name in names])
 
 
 def sections_of(result: Evaluation, episodes: Sequence[WatchedEpisode]) -> Sections:
@@ -58,7 +59,7 @@ def sections_of(result: Evaluation, episodes: Sequence[WatchedEpisode]) -> Secti
     return Sections(
         f"; {about['num_jobs']} jobs each: {', '.join(about['jobs'])}",
         _figures(result, episodes),
-        [Chapter("Who slowed whom", _RULE if parts else no_links, parts)],
+        [("Who slowed whom", _RULE if parts else no_links, parts)],
         ["Blocked jobs were turned away, expired in the queue or ended late; late ones are a part of them."],
     )
 
@@ -129,7 +130,10 @@ def _over_time(result: Evaluation, episodes: Sequence[WatchedEpisode]) -> Figure
 
 
 def _links(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> Figure:
-    """The same links for all episodes: trunks, then others, that carry most in the mean under any of the policies."""
+    """Load of links over time under each policy, darker for more.
+
+    They are the same for all episodes: trunks, then others, that carry most in the mean under any of the policies.
+    """
     end_s = max(episode.record.end_s for episode in episodes)
     bounds_s = np.linspace(0.0, end_s or 1.0, _PARTS + 1)
     names, first = _link_pairs(fleet)
@@ -141,8 +145,16 @@ def _links(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> Figure:
     is_trunk = (first[order] >= 2 * fleet.cluster.num_hosts) & (fleet.problem.network.num_trunks > 0)
     most_others = MOST_OTHERS if is_trunk.any() else MOST_TRUNKS + MOST_OTHERS
     choice = np.concatenate([order[is_trunk][:MOST_TRUNKS], order[~is_trunk][:most_others]])
-    names, loads = [names[i] for i in choice], [of[:, choice] for of in load]
-    return links_figure([episode.policy for episode in episodes], names, loads, means[:, choice], end_s or 1.0)
+    unit_s, unit = time_unit(end_s or 1.0)
+    x, panels = axis(f"time since the episode began ({unit})", showgrid=False), []
+    middle = [float(f"{at:.6g}") for at in (np.arange(_PARTS) + 0.5) * (end_s or 1.0) / unit_s / _PARTS]
+    for episode, busy, mean in zip(episodes, load, means, strict=True):
+        cells = heatmap([[float(f"{100 * share:.3g}") for share in row] for row in busy[:, choice].T]) | {"x": middle, "xgap": 0}
+        cells |= {"hovertemplate": f"%{{y}}<br>%{{x:.4~g}} {unit}: %{{z:.3~g}} % busy<extra></extra>"}
+        ticks = [f"{shown(names[link], 24)}, mean {100 * mean[link]:.1f} %" for link in choice]
+        rows: dict[str, Any] = {"tickvals": list(range(len(ticks))), "ticktext": ticks, "showgrid": False}
+        panels.append(Panel([cells], x, axis("", span=(len(ticks) - 0.5, -0.5), **rows), episode.policy, 17.0 * len(ticks)))
+    return figure("Load of links under each policy, % of the time busy", panels, shares_x=True)
 
 
 def _link_pairs(fleet: Fleet) -> tuple[list[str], NDArray[np.int64]]:
@@ -187,20 +199,20 @@ def _reached(records: Sequence[FleetRecord], until: str, counted: slice) -> tupl
 MOST_PAIRS, MOST_JOBS, MOST_OTHERS = 8, 40, 4
 
 
-def slowed(episode: WatchedEpisode, fleet: Fleet) -> ChapterPart:
+def slowed(episode: WatchedEpisode, fleet: Fleet) -> Part:
     """Return the time that jobs of an episode lost to others: in all, the worst pairs, a matrix of types, and each job."""
     lost_s = episode.timeline.lost_s
     if not lost_s:
-        return ChapterPart(episode.policy, "No job was slowed by another one: no two jobs sent on one link at a time.")
+        return episode.policy, "No job was slowed by another one: no two jobs sent on one link at a time.", []
     num_slowed = len({job for job, _ in lost_s})
     summary = f"{num_slowed} of {len(episode.record.arrival_s)} jobs were slowed and lost {_time(sum(lost_s.values()))} in all."
     jobs, rest = _each_job(episode, fleet)
-    tables = (
-        PartTable(_pairs(episode, fleet)),
-        PartTable(_types(episode, fleet), "Minutes that jobs of a type (row) lost to jobs of each type (column)"),
-        PartTable(jobs, f"Each slowed job under {episode.policy}" + (f"; {rest}" if rest else "")),
-    )
-    return ChapterPart(episode.policy, summary, tables)
+    tables = [
+        ("", _pairs(episode, fleet)),
+        ("Minutes that jobs of a type (row) lost to jobs of each type (column)", _types(episode, fleet)),
+        (f"Each slowed job under {episode.policy}" + (f"; {rest}" if rest else ""), jobs),
+    ]
+    return episode.policy, summary, tables
 
 
 def lost_by_type(episode: WatchedEpisode, fleet: Fleet) -> NDArray[np.float64]:
@@ -218,8 +230,8 @@ def _pairs(episode: WatchedEpisode, fleet: Fleet) -> PageTable:
     for (job, other), seconds in worst:
         ran_s = float(record.finish_s[job] - record.start_s[job])
         share = f"{100 * seconds / ran_s:.1f}" if np.isfinite(ran_s) and ran_s > 0 else "-"
-        rows.append(Row([_job(job, episode, fleet), _job(other, episode, fleet), Cell(_time(seconds)), Cell(share)]))
-    return PageTable((*cells(("slowed", "by", "lost")), Cell("of its time", "% from start to end")), rows)
+        rows.append([_job(job, episode, fleet), _job(other, episode, fleet), _time(seconds), share])
+    return PageTable(["slowed", "by", "lost", ("of its time", "% from start to end")], rows)
 
 
 def _types(episode: WatchedEpisode, fleet: Fleet) -> PageTable:
@@ -227,10 +239,10 @@ def _types(episode: WatchedEpisode, fleet: Fleet) -> PageTable:
     used = [kind for kind in range(fleet.num_types) if lost_s[kind].any() or lost_s[:, kind].any()]
     names = [fleet.menu.job_types[kind].name for kind in used]
     rows = [
-        Row(cells((name, *(f"{lost_s[kind, other] / 60:.1f}" for other in used), f"{lost_s[kind].sum() / 60:.1f}")))
+        [name, *(f"{lost_s[kind, other] / 60:.1f}" for other in used), f"{lost_s[kind].sum() / 60:.1f}"]
         for name, kind in zip(names, used, strict=True)
     ]
-    return PageTable(cells(("slowed", *names, "all")), rows, "wide")
+    return PageTable(["slowed", *names, "all"], rows, "wide")
 
 
 def _each_job(episode: WatchedEpisode, fleet: Fleet) -> tuple[PageTable, str]:
@@ -243,9 +255,9 @@ def _each_job(episode: WatchedEpisode, fleet: Fleet) -> tuple[PageTable, str]:
         others = sorted(by_job[job], key=lambda part: (-part[0], part[1]))
         lines = [f"job {other}: {_time(seconds)}" for seconds, other in others[:MOST_OTHERS]]
         lines += _rest([seconds for seconds, _ in others[MOST_OTHERS:]], "other")
-        rows.append(Row([_job(job, episode, fleet), *cells((_time(sum(seconds for seconds, _ in others)), ", ".join(lines)))]))
+        rows.append([_job(job, episode, fleet), _time(sum(seconds for seconds, _ in others)), ", ".join(lines)])
     rest = _rest([sum(seconds for seconds, _ in by_job[job]) for job in order[MOST_JOBS:]], "more job")
-    return PageTable(cells(("slowed", "lost", "to which others")), rows, "texts"), "".join(rest)
+    return PageTable(["slowed", "lost", "to which others"], rows, "texts"), "".join(rest)
 
 
 def _rest(seconds: Sequence[float], word: str) -> list[str]:
@@ -255,7 +267,7 @@ def _rest(seconds: Sequence[float], word: str) -> list[str]:
 def _job(job: int, episode: WatchedEpisode, fleet: Fleet) -> Cell:
     kind = fleet.menu.job_types[int(episode.record.job_type[job])].name
     entry = int(episode.record.entry[job])
-    return Cell(f"job {job}", f"{kind}, {int(fleet.problem.menu.degree[entry])} devices")
+    return f"job {job}", f"{kind}, {int(fleet.problem.menu.degree[entry])} devices"
 
 
 def _time(seconds: float) -> str:

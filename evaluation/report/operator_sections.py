@@ -10,7 +10,7 @@ from ..evaluate import Evaluation
 from ..operators.differences import difference_cells, difference_words
 from ..plots.operators import budgets_figure, classes_figure, schedules_figure, shown_figure
 from ..sections import known_at
-from .pages import Chapter, ChapterPart, Drawn, PageTable, PartTable, Row, Sections, cells, figure_cells
+from .pages import Drawn, PageTable, Part, Sections, figure_cells
 from .shared_figures import drawn_rows
 
 Data = Mapping[str, Any]
@@ -19,13 +19,13 @@ Data = Mapping[str, Any]
 def operator_sections(evaluation: Evaluation) -> Sections:
     """Return the sections of an evaluation."""
     results = evaluation.results
-    parts = []
+    parts: list[Part] = []
     for one in results["more"]["shown"]:
         title, head, rows = difference_cells(one)
-        table = PageTable(cells(head), [Row(figure_cells(row)) for row in rows])
+        table = PageTable(head, [figure_cells(row) for row in rows])
         folded = f"{len(rows)} ops or groups of ops on another device"
-        parts.append(ChapterPart(title, difference_words(one), (PartTable(table, folded),) if rows else ()))
-    blocks = [Chapter("Decisions against HEFT's", "", parts)] if parts else []
+        parts.append((title, difference_words(one), [(folded, table)] if rows else []))
+    blocks = [("Decisions against HEFT's", "", parts)] if parts else []
     return Sections("", [*_budgets(results), *_classes(results), *_shown(results)], blocks)
 
 

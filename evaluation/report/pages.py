@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files as resources
 from typing import Any, Literal, NamedTuple
 
-from jinja2 import DictLoader, Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..plots.figure import Figure
@@ -27,28 +27,8 @@ STYLE = "page.css"
 SCRIPT = "figures.js"
 
 
-class Cell(NamedTuple):
-    """A cell of a table.
-
-    Attributes:
-        text: what it says.
-        note: smaller, below.
-    """
-
-    text: str
-    note: str = ""
-
-
-class Row(NamedTuple):
-    """A row of a table.
-
-    Attributes:
-        cells: as many as the table has columns.
-        is_learned: whether it is a learned policy's, which is shaded.
-    """
-
-    cells: Sequence[Cell]
-    is_learned: bool = False
+Cell = str | tuple[str, str]
+"""Text of a cell of a table; with a note, which is smaller and below."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +37,22 @@ class PageTable:
 
     Attributes:
         head: its headings.
-        rows: its rows.
+        rows: cells of each row, as many as headings.
         kind: ``wide`` takes the whole width, ``texts`` aligns all cells to the left.
+        learned: whether each row is a learned policy's, which is shaded; empty if none is.
     """
 
     head: Sequence[Cell]
-    rows: Sequence[Row]
+    rows: Sequence[Sequence[Cell]]
     kind: Literal["numbers", "wide", "texts"] = "numbers"
+    learned: Sequence[bool] = ()
+
+
+Part = tuple[str, str, Sequence[tuple[str, PageTable]]]
+"""A heading with a sentence and tables; each is folded away below a title, where it has one."""
+
+Chapter = tuple[str, str, Sequence[Part]]
+"""A chapter of a page: heading, sentence and parts."""
 
 
 @dataclass(frozen=True)
@@ -79,15 +68,10 @@ class Drawn:
     caption: str
 
 
-def cells(texts: Iterable[str]) -> list[Cell]:
-    """Cells without notes."""
-    return [Cell(text) for text in texts]
-
-
 def figure_cells(texts: Sequence[str]) -> list[Cell]:
     """Cells in which a mean with its interval, as ``4.6 [3.9, 5.3] better``, is on two lines."""
     parted = [re.fullmatch(r"(\S+) (\[.*)", text) for text in texts]
-    return [Cell(text) if result is None else Cell(result[1], result[2]) for text, result in zip(texts, parted, strict=True)]
+    return [text if result is None else (result[1], result[2]) for text, result in zip(texts, parted, strict=True)]
 
 
 def page(template: str, *, title: str, drawn: Sequence[Drawn] = (), **values: Any) -> str:
@@ -138,10 +122,8 @@ def _shown(value: Any) -> Any:
 
 def templates(package: str, shown: Callable[[Any], Any], **options: Any) -> Environment:
     """The templates in the folder of a package; of every value a page shows what ``shown`` makes of it."""
-    folder = resources(f"{package}.templates")
-    texts = {one.name: one.read_text(encoding="utf-8") for one in folder.iterdir() if one.name.endswith(".html")}
     return Environment(
-        loader=DictLoader(texts),
+        loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -157,29 +139,6 @@ def _environment() -> Environment:
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.filters["data_url"] = lambda figure: data_url(figure)
     return made
-
-
-class PartTable(NamedTuple):
-    """A table of a part; folded away below a title, where it has one."""
-
-    table: PageTable
-    folded: str = ""
-
-
-class ChapterPart(NamedTuple):
-    """A heading with a sentence and tables."""
-
-    title: str
-    note: str
-    tables: Sequence[PartTable] = ()
-
-
-class Chapter(NamedTuple):
-    """A chapter of the page."""
-
-    title: str
-    note: str
-    parts: Sequence[ChapterPart]
 
 
 class Sections(NamedTuple):

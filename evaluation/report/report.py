@@ -19,7 +19,7 @@ from ..worlds.registry import WORLDS
 from .cluster_sections import cluster_sections
 from .fleet_sections import fleet_sections
 from .operator_sections import operator_sections
-from .pages import Drawn, PageTable, Row, Sections, cells, figure_cells, page
+from .pages import Drawn, PageTable, Sections, figure_cells, page
 from .shared_figures import figures_of
 
 Data = Mapping[str, Any]
@@ -70,9 +70,7 @@ def report_html(
         command=command,
         digest=results["about"].get("digest"),
         listings=[] if config_yaml is None else [("Config, every default written out", config_yaml.strip())],
-        versions=None
-        if versions is None
-        else PageTable(cells(("package", "version")), [Row(cells(pair)) for pair in versions.items()], "texts"),
+        versions=None if versions is None else PageTable(("package", "version"), [*versions.items()], "texts"),
     )
 
 
@@ -80,12 +78,12 @@ def policy_table(results: Data) -> PageTable:
     """Return the table of an evaluation for a page."""
     head, rows = result_cells(results, FILES, has_words=True)
     learned = [group[0]["kind"] in CHALLENGERS for group in tied_groups(results["rows"])]
-    return PageTable(cells(head), [Row(figure_cells(row), is_it) for row, is_it in zip(rows, learned, strict=True)], "wide")
+    return PageTable(head, [figure_cells(row) for row in rows], "wide", learned)
 
 
 def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> PageTable:
     """Return a further table for a page."""
-    return PageTable(cells(head), [Row(figure_cells(row)) for row in rows])
+    return PageTable(head, [figure_cells(row) for row in rows])
 
 
 def references(results: Data) -> dict[str, float]:

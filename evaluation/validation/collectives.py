@@ -97,30 +97,23 @@ class MeasuredCollective:
         }
 
 
-@dataclass(frozen=True)
-class Errors:
-    """Errors of some rows.
+Rows = Sequence[MeasuredCollective]
 
-    Attributes:
-        rows: the rows.
-    """
 
-    rows: tuple[MeasuredCollective, ...]
+def mean_error(rows: Rows) -> float:
+    """Mean relative error of some rows."""
+    return math.fsum(row.relative_error for row in rows) / len(rows)
 
-    @property
-    def mean(self) -> float:
-        """Mean relative error."""
-        return math.fsum(row.relative_error for row in self.rows) / len(self.rows)
 
-    @property
-    def worst(self) -> MeasuredCollective:
-        """The row of the largest relative error."""
-        return max(self.rows, key=lambda row: row.relative_error)
+def worst(rows: Rows) -> MeasuredCollective:
+    """The row of the largest relative error."""
+    return max(rows, key=lambda row: row.relative_error)
 
-    def baseline(self, number: int) -> float | None:
-        """Mean relative error of one of `BASELINES`; None where it says nothing of these rows."""
-        results = [abs(row.baselines_s[number] / row.reference_s - 1) for row in self.rows if row.baselines_s]
-        return math.fsum(results) / len(results) if results else None
+
+def baseline(rows: Rows, number: int) -> float | None:
+    """Mean relative error of one of `BASELINES`; None where it says nothing of these rows."""
+    results = [abs(row.baselines_s[number] / row.reference_s - 1) for row in rows if row.baselines_s]
+    return math.fsum(results) / len(results) if results else None
 
 
 @dataclass(frozen=True)
@@ -141,36 +134,28 @@ class Validation:
     num_outliers: int
     unsupported: tuple[str, ...] = ()
 
-    def families(self) -> dict[str, Errors]:
-        """The errors of each family."""
-        return {family: Errors(tuple(rows)) for family, rows in gathered(self.rows, lambda row: row.family).items()}
+    def families(self) -> dict[str, Rows]:
+        """The rows of each family."""
+        return {**gathered(self.rows, lambda row: row.family)}
 
-    def groups(self, family: str) -> dict[tuple[str, int], Errors]:
-        """The errors of each operation and group size of a family."""
+    def groups(self, family: str) -> dict[tuple[str, int], Rows]:
+        """The rows of each operation and group size of a family."""
         rows = [row for row in self.rows if row.family == family]
-        result = gathered(rows, lambda row: (row.table.key.operation, row.table.key.num_ranks))
-        return {group: Errors(tuple(some)) for group, some in sorted(result.items())}
+        return dict(sorted(gathered(rows, lambda row: (row.table.key.operation, row.table.key.num_ranks)).items()))
 
     def to_data(self) -> dict[str, Any]:
         """Plain data: the rows, a summary of each family, and the calibration."""
+
+        def errors(rows: Rows) -> dict[str, Any]:
+            most = worst(rows).relative_error
+            return {"items": len(rows), "mean_relative_error": mean_error(rows), "max_relative_error": most}
+
         summary: dict[str, Any] = {}
-        for family, errors in self.families().items():
-            baselines = {name: errors.baseline(number) for number, name in enumerate(BASELINES)}
-            summary[family] = {
-                "items": len(errors.rows),
-                "mean_relative_error": errors.mean,
-                "max_relative_error": errors.worst.relative_error,
-                "largest_at": errors.worst.to_data()["item"],
-                "groups": {
-                    f"{operation} {n}": {
-                        "items": len(result.rows),
-                        "mean_relative_error": result.mean,
-                        "max_relative_error": result.worst.relative_error,
-                    }
-                    for (operation, n), result in self.groups(family).items()
-                },
-                **({"baselines": baselines} if None not in baselines.values() else {}),
-            }
+        for family, rows in self.families().items():
+            groups = {f"{operation} {n}": errors(some) for (operation, n), some in self.groups(family).items()}
+            baselines = {name: baseline(rows, number) for number, name in enumerate(BASELINES)}
+            summary[family] = {**errors(rows), "largest_at": worst(rows).to_data()["item"], "groups": groups}
+            summary[family] |= {"baselines": baselines} if None not in baselines.values() else {}
         return {
             "rows": [row.to_data() for row in self.rows],
             "summary": summary,
@@ -215,10 +200,8 @@ def validate(path: str | Path, *, operation: str | None = None) -> Validation:
 
 def by_table(measured: Iterable[Measurement]) -> dict[Table, list[Point]]:
     """Sizes and seconds of each table, by size."""
-    results: dict[Table, list[Point]] = {}
-    for one in measured:
-        results.setdefault(Table(one.device, one.version, one.key), []).append((one.payload_bytes, one.seconds))
-    return {table: sorted(points) for table, points in results.items()}
+    tables = gathered(measured, lambda one: Table(one.device, one.version, one.key))
+    return {table: sorted((one.payload_bytes, one.seconds) for one in rows) for table, rows in tables.items()}
 
 
 def every_second(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:

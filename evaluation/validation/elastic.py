@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,51 +22,16 @@ TO_THE_SECOND = ("tiresias",)
 """Schedulers compared job by job; others are compared by the mean of a load."""
 
 
-@dataclass(frozen=True)
-class ReplayedWorkload:
-    """One workload under one published scheduler.
-
-    Attributes:
-        policy: the scheduler.
-        load: name of the workload's folder.
-        workload: its name.
-        published_mean_s: mean completion time as published.
-        mean_s: ours.
-        num_jobs: jobs of the workload.
-        num_equal: jobs that end in the same second.
-        num_within_round: others that end at most one round apart.
-        num_off: the rest.
-    """
-
-    policy: str
-    load: str
-    workload: str
-    published_mean_s: float
-    mean_s: float
-    num_jobs: int
-    num_equal: int
-    num_within_round: int
-    num_off: int
-
-
-@dataclass(frozen=True)
-class ElasticReplay:
-    """All replayed workloads, and the figures that are compared."""
-
-    workloads: tuple[ReplayedWorkload, ...]
-    comparison: Comparison
-
-    def to_data(self) -> dict[str, Any]:
-        """Plain data: the compared figures, and a line for each workload."""
-        return {**self.comparison.to_data(), "workloads": [asdict(each) for each in self.workloads]}
-
-
-def validate(folder: str | Path, progress: Progress | None = None) -> ElasticReplay:
+def validate(folder: str | Path, progress: Progress | None = None) -> tuple[Comparison, list[dict[str, Any]]]:
     """Play every workload under every published scheduler that is played again.
 
     Args:
         folder: holds ``applications/``, ``workloads/LOAD/*.csv`` and ``published/POLICY-LOAD.json``.
         progress: called with a load and scheduler, and how many of its workloads are done.
+
+    Returns:
+        The compared figures, and a row for each workload under each scheduler. It has means in seconds, as published and ours.
+        It counts jobs that end in the same second, others that end at most one round apart, and the rest.
 
     Raises:
         InputFileError: a folder, file, column, workload or job is missing, or something in them is malformed.
@@ -78,7 +42,7 @@ def validate(folder: str | Path, progress: Progress | None = None) -> ElasticRep
     loads = sorted(path for path in subfolder(folder / "workloads").iterdir() if path.is_dir())
     if not loads:
         raise InputFileError("holds no folder of workloads", file=folder / "workloads")
-    replayed_workloads: list[ReplayedWorkload] = []
+    replayed: list[dict[str, Any]] = []
     rows: list[ComparedFigure] = []
     for load in loads:
         workloads = load_workloads(load, applications)
@@ -90,14 +54,16 @@ def validate(folder: str | Path, progress: Progress | None = None) -> ElasticRep
                 (ours,) = play(simulation, scheduler(), [workload])
                 apart, round_s = np.abs(ours - theirs), simulation.cluster.round_s
                 equal, near = int((apart == 0).sum()), int(((apart > 0) & (apart <= round_s)).sum())
-                counts = len(ours), equal, near, len(ours) - equal - near
                 means.append((float(theirs.mean()), float(ours.mean())))
-                replayed_workloads.append(ReplayedWorkload(policy, load.name, workload.name, *means[-1], *counts))
+                row: dict[str, Any] = {"policy": policy, "load": load.name, "workload": workload.name}
+                row |= {"published_mean_s": means[-1][0], "mean_s": means[-1][1], "num_jobs": len(ours)}
+                row |= {"num_equal": equal, "num_within_round": near, "num_off": len(ours) - equal - near}
+                replayed.append(row)
                 if policy in TO_THE_SECOND:
                     rows += _jobs(policy, f"{load.name} {workload.name}", workload, ours, theirs, round_s)
             reference, mine = np.mean(means, axis=0).tolist()
             rows.append(ComparedFigure(f"{policy} mean", load.name, "mean_completion_s", mine, reference, MEAN_TOLERANCE))
-    return ElasticReplay(tuple(replayed_workloads), Comparison(tuple(rows)))
+    return Comparison(tuple(rows)), replayed
 
 
 def _jobs(

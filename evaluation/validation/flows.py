@@ -73,14 +73,16 @@ def validate(
     """
     if not max_relative_error >= 0:
         raise ConfigError("must be a number of at least 0", field="--set max_error", value=max_relative_error)
-    result = {str(path): _finish_s(path, latency_first) for path in paths}
-    return Comparison(
-        tuple(
-            ComparedFigure("flows", path, f"flow {i}", predicted, reference, max_relative_error)
-            for path, finish_s in result.items()
-            for i, (predicted, reference) in enumerate(finish_s)
-        )
-    )
+    rows = []
+    for path in dict.fromkeys(map(str, paths)):
+        links, flows, reference = load_flows(path)
+        try:
+            finish_s = fair_sharing.simulate(links, flows, latency_first=latency_first).finish_s.tolist()
+        except GraphError as error:
+            raise InputFileError(error.problem, file=path, field=error.field) from None
+        for i, (ours, theirs) in enumerate(zip(finish_s, reference, strict=True)):
+            rows.append(ComparedFigure("flows", path, f"flow {i}", ours, theirs, max_relative_error))
+    return Comparison(tuple(rows))
 
 
 def load_flows(path: str | Path) -> tuple[Links, Flows, list[float]]:
@@ -108,13 +110,3 @@ def load_flows(path: str | Path) -> tuple[Links, Flows, list[float]]:
         [flow.start for flow in result.flows],
     )
     return links, flows, [flow.finish for flow in result.flows]
-
-
-def _finish_s(path: str | Path, latency_first: bool) -> list[tuple[float, float]]:
-    """Finish of each flow of a file, by `fair_sharing` and by the file."""
-    links, flows, reference = load_flows(path)
-    try:
-        predicted = fair_sharing.simulate(links, flows, latency_first=latency_first).finish_s.tolist()
-    except GraphError as error:
-        raise InputFileError(error.problem, file=path, field=error.field) from None
-    return list(zip(predicted, reference, strict=True))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
-from ...devices import DeviceType, device_type
+from ...devices import device_type
 from ...jobs.zoo.catalogue import zoo_graph
 from ..calibration.fit_measured import UNALIGNED as UNALIGNED_SHARES
 from ..calibration.fit_measured import called, counts, halves, held_against, unaligned
@@ -114,25 +114,17 @@ def validate(
     passes = [item for item in measured.items if isinstance(item, LayerItem | ModelItem)]
     for item in reported(passes, "layers", progress):
         assert item.us is not None
-        family = _family(item)
         assert item.host_us is not None
+        family = f"{LAYER}{item.attention} attention" if isinstance(item, LayerItem) else "network by the roofline"
+        family += ", backward" if item.is_backward else ", forward"
         families.setdefault(family, [])
         if item.host_us > HOST_SHARE * item.us:
             of_host[family] = of_host.get(family, 0) + 1
-        else:
-            predicted_s = (
-                sum(map(kernels.kernel_s, layer_kernels(item))) if isinstance(item, LayerItem) else _network_s(item, device)
-            )
-            families[family].append(Residual(called(item), 1e6 * predicted_s, item.us))
+            continue
+        if isinstance(item, LayerItem):
+            predicted_s = sum(map(kernels.kernel_s, layer_kernels(item)))
+        else:  # as jobs of the zoo are timed
+            graph = zoo_graph(item.name, device, batch_size=item.batch_size)
+            predicted_s = float((graph.backward_s if item.is_backward else graph.forward_s).sum())
+        families[family].append(Residual(called(item), 1e6 * predicted_s, item.us))
     return KernelErrors(measured, settled, {family: tuple(rows) for family, rows in families.items()}, of_host)
-
-
-def _family(item: LayerItem | ModelItem) -> str:
-    side = "backward" if item.is_backward else "forward"
-    return f"{LAYER}{item.attention} attention, {side}" if isinstance(item, LayerItem) else f"network by the roofline, {side}"
-
-
-def _network_s(item: ModelItem, device: DeviceType) -> float:
-    """By the roofline of the device type, as jobs of the zoo are timed."""
-    graph = zoo_graph(item.name, device, batch_size=item.batch_size)
-    return float((graph.backward_s if item.is_backward else graph.forward_s).sum())

@@ -62,6 +62,10 @@ class PublishedFigure:
         """The published figure with the side that ours may lie on."""
         return f"{'<= ' if self.is_limit else '>= ' if self.is_floor else ''}{self.published}"
 
+    def to_data(self) -> dict[str, Any]:
+        """The figure as plain data."""
+        return {**asdict(self), "deviation": self.deviation, "agrees": self.agrees}
+
 
 COUNTED = 1e-6
 """Up to this tolerance whole numbers must be equal."""
@@ -70,26 +74,9 @@ Figures = Callable[[], Iterator[PublishedFigure]]
 """Computes the figures of a family."""
 
 
-@dataclass(frozen=True)
-class PublishedFigures:
-    """All figures of a run."""
-
-    figures: tuple[PublishedFigure, ...]
-
-    @property
-    def agrees(self) -> bool:
-        """Whether every figure agrees."""
-        return all(figure.agrees for figure in self.figures)
-
-    def to_data(self) -> dict[str, Any]:
-        """The figures as plain data."""
-        rows = [
-            {"family": each.family, **asdict(each), "deviation": each.deviation, "agrees": each.agrees} for each in self.figures
-        ]
-        return {"figures": rows, "agrees": self.agrees}
-
-
-def collect(families: Mapping[str, Figures], progress: Progress | None = None, *, is_timed: bool = False) -> PublishedFigures:
+def collect(
+    families: Mapping[str, Figures], progress: Progress | None = None, *, is_timed: bool = False
+) -> list[PublishedFigure]:
     """Compute the figures of all families, in order; their seconds only where they are searches whose time matters."""
     published_figures: list[PublishedFigure] = []
     report = progress or (lambda family, done, of: None)
@@ -101,4 +88,4 @@ def collect(families: Mapping[str, Figures], progress: Progress | None = None, *
             began = now
             report(name, done, None)
         report(name, done, done)
-    return PublishedFigures(tuple(published_figures))
+    return published_figures

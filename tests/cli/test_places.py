@@ -151,7 +151,7 @@ def test_validations_and_calibrations_stay_in_their_files_whatever_their_inputs_
         (sandbox / (FOLDER + name)).write_text(text)
     measured = read(sandbox / paths["kernels"])
     monkeypatch.setattr(measure, "measure", lambda *_, **__: measured)
-    monkeypatch.setattr(elastic, "validate", lambda *_: elastic.ElasticReplay((), Comparison(())))
+    monkeypatch.setattr(elastic, "validate", lambda *_: (Comparison(()), []))
     fitted = fit_measured.MeasuredCalibration(kernel_settings("h100"), kernel_settings("h100"), (), {}, {})
     monkeypatch.setattr(fit_measured, "calibrate", lambda *_, **__: fitted)
     for line in MEASURED:

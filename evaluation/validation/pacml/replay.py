@@ -22,12 +22,12 @@ from ....planners.rules import RuleOfThumb, rule_of_thumb
 from ....simulation.cluster.scenario import Scenario
 from ....simulation.decision_space.space import decision_space
 from ....simulation.pacml.demands import Demand, draw_demands
-from ....simulation.pacml.lookahead import TIE_SEED, LookaheadResult, lookahead, problem, ties
+from ....simulation.pacml.lookahead import LookaheadResult, lookahead, problem, ties
 from ....simulation.pacml.semantics import Defects
 from ....simulation.pacml.simulator import PlacedSplitJob, Simulator
 from ...progress import Progress, reported
 from ..comparison import ComparedFigure, Comparison, Value
-from .episodes import MAX_DEGREE, PlayedEpisode, play, published_scenario
+from .episodes import MAX_DEGREE, play, published_scenario
 from .reference import EpisodeFigures, Log, Reference, SingleJob, load_reference
 
 NUM_SEEDS = 10
@@ -58,7 +58,7 @@ ROUNDING = 1e-12
 # Partly occupied clusters on which placements are looked for, for each job and degree.
 NUM_OCCUPANCIES = 400
 
-Figures = dict[str, Value]
+Figures = Mapping[str, Value]
 
 
 def validate(
@@ -67,18 +67,18 @@ def validate(
     *,
     with_statistics: bool = False,
     num_seeds: int = NUM_SEEDS,
-    tie_seed: int = TIE_SEED,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compute every figure of a file again and replay its decision logs.
+
+    Rows of single jobs have the figures that change with the order of flows of equal run time, and how far. In the original they
+    depend on the hash seed of its process, which the file does not name.
 
     Args:
         path: a file of the form of `reference.Reference`.
         graphs_dir: folder of profiles, ``NAME/graph.txt``.
         with_statistics: also play the policies of the file's statistics on episodes of our own.
         num_seeds: episodes for each of them.
-        tie_seed: decides ties between flows of equal run time. Rows of single jobs have the figures that change with it, and
-            how far. In the original they depend on the hash seed of its process, which the file does not name.
         progress: called with a family, how much of it is done and how much there is.
 
     Raises:
@@ -93,11 +93,11 @@ def validate(
     try:
         cluster = reference.cluster()
         graphs = _graphs(reference, Path(graphs_dir), with_statistics=with_statistics)
-        simulator = Simulator(cluster, graphs, Defects(), num_steps=reference.num_steps, tie_seed=tie_seed)
+        simulator = Simulator(cluster, graphs, Defects(), num_steps=reference.num_steps)
     except (ConfigError, MeshwrightError) as error:
         raise error.at(file=path) from None
     in_milliseconds = Defects(milliseconds_as_seconds=False)
-    converted = Simulator(cluster, graphs, in_milliseconds, num_steps=reference.num_steps, tie_seed=tie_seed)
+    converted = Simulator(cluster, graphs, in_milliseconds, num_steps=reference.num_steps)
     valid = decision_space(cluster, MAX_DEGREE).degrees
 
     @cache
@@ -155,9 +155,9 @@ def _single_job(
     if placed is None:
         return [valid, *_rows("single job", group, {"placed": False}, target, 0.0)]
     in_time = simulator.completion_s(simulator.step(placed)) <= simulator.sequential_s(name)
-    at_fraction_1: Figures = {"placed": True, "reward_at_frac_1": 1 if in_time else -1}
+    at_fraction_1 = {"placed": True, "reward_at_frac_1": 1 if in_time else -1}
     ours, *others = [_figures(simulator, name, placed, step) for step in _steps(simulator, placed)]
-    return [valid, *_rows("single job", group, ours | at_fraction_1, target, _tolerance(name, degree), others)]
+    return [valid, *_rows("single job", group, {**ours, **at_fraction_1}, target, _tolerance(name, degree), others)]
 
 
 def _steps(simulator: Simulator, placed: PlacedSplitJob) -> list[LookaheadResult]:
@@ -211,18 +211,17 @@ def _converted(simulator: Simulator, published: Reference, name: str) -> Iterato
         if placed is None:
             yield from rows({}, tolerance=TOLERANCE)
             continue
-        ours, *others = [_converted_figures(simulator, name, placed, step) for step in _steps(simulator, placed)]
+        ours, *others = [
+            {
+                "jct": simulator.completion_s(step),
+                "comm": simulator.num_steps * step.communication_s,
+                "comp": simulator.num_steps * step.computation_s,
+                "speedup": sequential_s / simulator.completion_s(step),
+                "workers": len(placed.servers),
+            }
+            for step in _steps(simulator, placed)
+        ]
         yield from rows(ours, tolerance=_tolerance(name, degree), others=others)
-
-
-def _converted_figures(simulator: Simulator, name: str, placed: PlacedSplitJob, step: LookaheadResult) -> Figures:
-    return {
-        "jct": simulator.completion_s(step),
-        "comm": simulator.num_steps * step.communication_s,
-        "comp": simulator.num_steps * step.computation_s,
-        "speedup": simulator.sequential_s(name) / simulator.completion_s(step),
-        "workers": len(placed.servers),
-    }
 
 
 def _rows(
@@ -313,27 +312,26 @@ def statistics_rows(
     Raises:
         PolicyError: the file names an unknown policy.
     """
+    from scipy.stats import sem
+
     names, defects = [graph.name for graph in scenario.workload.graphs], scenario.settings.defects
     rngs = [np.random.default_rng([seed, 0]) for seed in range(num_seeds)]
     pools = [draw_demands(rng, names, distribution, NUM_DECISIONS + 1, defects) for rng in rngs]
     for name, episodes in published.items():
         policy = agent(name, scenario)
-        ours = [play_agent(policy, seed, scenario, pool) for seed, pool in enumerate(pools)]
+        ours = []
+        for seed, pool in enumerate(pools):
+            policy.reset(seed)
+            ours.append(play(scenario, pool, lambda waiting: policy.choose(waiting, {})))  # noqa: B023
         for figure, field in FIGURES.items():
             mine = [value for value in (getattr(totals, field) for totals in ours) if value is not None]
             theirs = [value for value in (getattr(figures, figure) for figures in episodes) if value is not None]
             if len(mine) < 2 or len(theirs) < 2:
                 continue
             reference = float(np.mean(theirs))
-            allowed = STANDARD_ERRORS * math.hypot(_standard_error(mine), _standard_error(theirs))
+            allowed = STANDARD_ERRORS * math.hypot(sem(mine), sem(theirs))
             tolerance = allowed / abs(reference) if reference else 0.0
             yield ComparedFigure("statistics", f"{name} on {distribution}", figure, float(np.mean(mine)), reference, tolerance)
-
-
-def play_agent(policy: Policy, seed: int, scenario: Scenario, pool: Sequence[Demand]) -> PlayedEpisode:
-    """Play one episode that an agent decides."""
-    policy.reset(seed)
-    return play(scenario, pool, lambda waiting: policy.choose(waiting, {}))
 
 
 def agent(name: str, scenario: Scenario) -> Policy:
@@ -351,7 +349,3 @@ def agent(name: str, scenario: Scenario) -> Policy:
     degrees = [str(degree) for degree in scenario.space.degrees]
     rule = rule.format(up="-".join(degrees), down="-".join(reversed(degrees)))
     return rule_of_thumb(f"{rule}@published", degrees=scenario.space.degrees, placements=("published",))
-
-
-def _standard_error(values: Sequence[float]) -> float:
-    return float(np.std(values, ddof=1)) / math.sqrt(len(values))

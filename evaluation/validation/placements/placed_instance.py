@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.instance_files import load_instance
 from ....simulation.operators.json_fields import JsonFields
 from ....simulation.operators.piper_files import load_piper
-from ....simulation.operators.placement import OBJECTIVES, OperatorObjective, OperatorPlacement, lower_bound, placed
+from ....simulation.operators.placement import OBJECTIVES, OperatorPlacement, lower_bound, placed
 from ....simulation.operators.published_files import is_published, load_split
 
 BANDWIDTH_BYTES_PER_S = 1e9
@@ -33,8 +32,7 @@ _CONTIGUOUS = "contiguous-accelerator"
 _IN_PIECES = "an accelerator would wait for itself, so it runs in pieces"
 
 
-@dataclass(frozen=True)
-class InstanceValue:
+class InstanceValue(NamedTuple):
     """One value.
 
     Attributes:
@@ -52,19 +50,7 @@ class InstanceValue:
     note: str
 
 
-@dataclass(frozen=True)
-class InstanceValues:
-    """All values of an instance."""
-
-    name: str
-    values: tuple[InstanceValue, ...]
-
-    def to_data(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"name": self.name, "values": [asdict(each) for each in self.values]}
-
-
-def values_of(path: Path, placement: Path | None, search_s: float) -> InstanceValues:
+def values_of(path: Path, placement: Path | None, search_s: float) -> tuple[str, list[InstanceValue]]:
     """Values of an instance: of dnn-partitioning, of Piper, a profile of PipeDream, or the project's own.
 
     Args:
@@ -75,8 +61,8 @@ def values_of(path: Path, placement: Path | None, search_s: float) -> InstanceVa
         search_s: seconds for each search.
 
     Returns:
-        Every form of the value that the instance has figures for; a form that is impossible for a placement has the reason.
-        Without a placement the default form of each objective by every planner, and of the best of them the other forms.
+        The instance's name, and every form of the value that it has figures for. A form that is impossible for a placement has
+        the reason. Without a placement the default form of each objective by every planner, and of the best of them the others.
 
     Raises:
         MeshwrightError: a file is missing or malformed, or the placement is not legal.
@@ -103,17 +89,20 @@ def values_of(path: Path, placement: Path | None, search_s: float) -> InstanceVa
             best: OperatorPlacement | None = None
             for name, planner in PLACEMENT_PLANNERS.items():
                 if objective in planner.objectives:
-                    value, made_by = _tried(instance, name, objective, search_s)
-                    results.append(value)
-                    if made_by is not None and (best is None or made_by.value_s < best.value_s):
-                        best = made_by
+                    try:
+                        made = place(instance, name, PlacementRequest(objective, budget_s=search_s))
+                    except PlanError as error:
+                        results.append(InstanceValue(objective, FORMS[objective][0], name, None, error.problem))
+                        continue
+                    results.append(InstanceValue(objective, FORMS[objective][0], name, made.value_s, made.note))
+                    best = made if best is None or made.value_s < best.value_s else best
             if best is not None:
                 results += other_forms(instance, best, best.planner, "")
     bounds = [
         InstanceValue(each, FORMS[each][0], "lower bound", lower_bound(instance, each), "no placement is better")
         for each in OBJECTIVES
     ]
-    return InstanceValues(instance.name, (*results, *bounds))
+    return instance.name, [*results, *bounds]
 
 
 def other_forms(instance: OperatorInstance, made: OperatorPlacement, by: str, in_order: str) -> list[InstanceValue]:
@@ -126,32 +115,20 @@ def other_forms(instance: OperatorInstance, made: OperatorPlacement, by: str, in
         in_order: for the note of forms that depend on the order of the ops, where that is not the best known.
     """
     result = []
-    for form in FORMS[made.objective][1:]:
+    for form in (*FORMS[made.objective][1:], *((_CONTIGUOUS,) if made.objective == "latency" else ())):
         try:
-            result.append(InstanceValue(made.objective, form, by, form_value_s(instance, made, form), in_order))
+            if form == _CONTIGUOUS:
+                value_s, in_pieces = contiguous_value_s(instance, made.device_of)
+                note = _IN_PIECES if in_pieces else ""
+            else:
+                value_s, note = form_value_s(instance, made, form), in_order
+            result.append(InstanceValue(made.objective, form, by, value_s, note))
         except PlanError as error:
             result.append(InstanceValue(made.objective, form, by, None, error.problem))
-    if made.objective == "latency":
-        try:
-            value_s, in_pieces = contiguous_value_s(instance, made.device_of)
-            result.append(InstanceValue(made.objective, _CONTIGUOUS, by, value_s, _IN_PIECES if in_pieces else ""))
-        except PlanError as error:
-            result.append(InstanceValue(made.objective, _CONTIGUOUS, by, None, error.problem))
     return result
 
 
-def _tried(
-    instance: OperatorInstance, name: str, objective: OperatorObjective, search_s: float
-) -> tuple[InstanceValue, OperatorPlacement | None]:
-    form = FORMS[objective][0]
-    try:
-        made = place(instance, name, PlacementRequest(objective, budget_s=search_s))
-    except PlanError as error:
-        return InstanceValue(objective, form, name, None, error.problem), None
-    return InstanceValue(objective, form, name, made.value_s, made.note), made
-
-
-def _piper(path: Path, placement: Path | None) -> InstanceValues:
+def _piper(path: Path, placement: Path | None) -> tuple[str, list[InstanceValue]]:
     instance = load_piper(path)
     stages_given = None if placement is None else given_stages(placement, instance.op_names)
     results = []
@@ -172,22 +149,22 @@ def _piper(path: Path, placement: Path | None) -> InstanceValues:
         degrees = " ".join(f"{replicas}x{tensor}" for _, replicas, tensor in stages)
         words = f"replicas x tensor degree of each stage: {degrees}"
         results.append(InstanceValue("throughput", form, by, value_s, "; ".join([*([note] if note else []), words])))
-    return InstanceValues(instance.name, tuple(results))
+    return instance.name, results
 
 
-def _pipedream(path: Path, placement: Path | None) -> InstanceValues:
+def _pipedream(path: Path, placement: Path | None) -> tuple[str, list[InstanceValue]]:
     graph = without_inputs(load_profile(path))
     if placement is not None:
         stages = [(ops, replicas) for ops, replicas, _ in given_stages(placement, graph.op_names, has_tensors=False)]
         value_s = pipedream_stages_s(graph, stages, BANDWIDTH_BYTES_PER_S)
         note = f"{sum(replicas for _, replicas in stages)} machines at 1 GB/s, replicas {_joined(r for _, r in stages)}"
-        return InstanceValues(graph.name, (InstanceValue("throughput", "pipedream", "given", value_s, note),))
+        return graph.name, [InstanceValue("throughput", "pipedream", "given", value_s, note)]
     results = []
     for number in (1, 4, 8, 16):
         made = pipedream(graph, [MachineLevel(number, BANDWIDTH_BYTES_PER_S)])
         note = f"{number} machines at 1 GB/s, replicas {_joined(made.replicas)}"
         results.append(InstanceValue("throughput", "pipedream", "pipedream", made.value_s, note))
-    return InstanceValues(graph.name, tuple(results))
+    return graph.name, results
 
 
 def given_stages(path: Path, op_names: Sequence[str], *, has_tensors: bool = True) -> list[tuple[NDArray[np.bool_], int, int]]:

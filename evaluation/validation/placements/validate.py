@@ -25,7 +25,7 @@ from ....simulation.operators.instance_files import with_accelerators
 from ....simulation.operators.piper_files import load_piper
 from ....simulation.operators.placement import OperatorPlacement, value
 from ....simulation.operators.published_files import load_published, load_split
-from ..published_figures import Progress, PublishedFigure, PublishedFigures, collect
+from ..published_figures import Progress, PublishedFigure, collect
 from .placed_latencies import latency_rows, tasklet_rows
 
 EXACT = 1e-6
@@ -103,7 +103,7 @@ class PlacementSources:
     search_s: float = 60.0
 
 
-def validate(sources: PlacementSources, progress: Progress | None = None) -> PublishedFigures:
+def validate(sources: PlacementSources, progress: Progress | None = None) -> list[PublishedFigure]:
     """Compute every published figure again.
 
     Raises:

@@ -115,7 +115,9 @@ class DrawnSet:
 def cluster_of(name: str) -> Cluster:
     """A cluster of `CLUSTERS`."""
     topology = CLUSTERS[name]
-    return load_cluster(f"preset:{name}") if topology is None else _built(name, topology)
+    if topology is None:
+        return load_cluster(f"preset:{name}")
+    return Cluster.from_data({"name": name, "device": "a100", "topology": topology})
 
 
 @cache
@@ -149,7 +151,9 @@ def draw(seed: int, number: int) -> DrawnSet:
         jobs = _draw_jobs(rng, cluster, num_jobs)
         places = _draw_devices(rng, cluster_of(cluster), [job.layout.world for job in jobs])
         if len(jobs) == num_jobs and places is not None:
-            return DrawnSet(seed, number, cluster, tuple(map(_placed, jobs, places)))
+            return DrawnSet(
+                seed, number, cluster, tuple(replace(job, devices=place) for job, place in zip(jobs, places, strict=True))
+            )
 
 
 def _draw_jobs(rng: np.random.Generator, cluster: str, num_jobs: int) -> list[DrawnJob]:
@@ -171,14 +175,6 @@ def _draw_jobs(rng: np.random.Generator, cluster: str, num_jobs: int) -> list[Dr
 
 def _pick(rng: np.random.Generator, options: Sequence[Drawn]) -> Drawn:
     return options[int(rng.integers(len(options)))]
-
-
-def _placed(job: DrawnJob, devices: tuple[int, ...]) -> DrawnJob:
-    return replace(job, devices=devices)
-
-
-def _built(name: str, topology: dict[str, Any]) -> Cluster:
-    return Cluster.from_data({"name": name, "device": "a100", "topology": topology})
 
 
 @cache

@@ -7,7 +7,7 @@ links.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -34,79 +34,54 @@ TAIL = 0.15
 """Weight of the 95th percentile of the errors relative to their mean."""
 
 
-@dataclass(frozen=True)
-class GroupErrors:
-    """Relative errors of step times of some jobs.
+def compared(sets: Sequence[SimulatedSet], predicted_s: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Step times of jobs by the fast model next to the simulated ones.
 
-    Attributes:
-        group: which jobs.
-        model: of the fast model, one a job.
-        alone: if sharing were left out, one a job.
-    """
-
-    group: str
-    model: tuple[float, ...]
-    alone: tuple[float, ...]
-
-    def to_data(self) -> dict[str, Any]:
-        """Plain data: mean and 95th percentile of both."""
-        data: dict[str, Any] = {"group": self.group, "jobs": len(self.model)}
-        for name, errors in (("", self.model), ("no_sharing_", self.alone)):
-            data |= {f"{name}mean_error": float(np.mean(errors)), f"{name}p95_error": float(np.quantile(errors, 0.95))}
-        return data
-
-
-@dataclass(frozen=True)
-class SharingValidation:
-    """Simulated sets, and what the model says of each.
-
-    Attributes:
+    Args:
         sets: what was simulated.
         predicted_s: of each job of each set.
+
+    Returns:
+        A row for each job, and groups with mean and 95th percentile of the relative errors, also as if sharing were left out.
+        Groups are all jobs, those that share links, and the latter by cluster and by jobs of a set.
     """
-
-    sets: tuple[SimulatedSet, ...]
-    predicted_s: tuple[tuple[float, ...], ...]
-
-    def errors(self) -> list[GroupErrors]:
-        """Errors of all jobs and of those that share links, the latter also by cluster and by jobs of a set."""
-        rows = [
-            (one.cluster, f"{len(one.jobs)} jobs", job.shares, results / job.together_s - 1, job.alone_s / job.together_s - 1)
-            for one, predicted in zip(self.sets, self.predicted_s, strict=True)
-            for job, results in zip(one.jobs, predicted, strict=True)
-        ]
-        sharing = [row for row in rows if row[2]]
-        groups = [("all jobs", rows), ("jobs that share links", sharing)]
-        for cluster in sorted({row[0] for row in sharing}):
-            groups.append((cluster, [row for row in sharing if row[0] == cluster]))
-        for number in sorted({row[1] for row in sharing}):
-            groups.append((number, [row for row in sharing if row[1] == number]))
-        return [
-            GroupErrors(name, tuple(abs(r[3]) for r in some), tuple(abs(r[4]) for r in some)) for name, some in groups if some
-        ]
-
-    def to_data(self) -> dict[str, Any]:
-        """Plain data: a row for each job, and the groups."""
-        rows = [
-            {
-                "set": one.number,
-                "cluster": one.cluster,
-                "job": job.name,
-                "layout": job.layout,
-                "shares_links": job.shares,
-                "alone_s": job.alone_s,
-                "predicted": results,
-                "reference": job.together_s,
-                "relative_error": abs(results / job.together_s - 1),
-            }
-            for one, predicted in zip(self.sets, self.predicted_s, strict=True)
-            for job, results in zip(one.jobs, predicted, strict=True)
-        ]
-        return {"sets": len(self.sets), "rows": rows, "groups": [group.to_data() for group in self.errors()]}
+    jobs = [
+        (one, job, result)
+        for one, results in zip(sets, predicted_s, strict=True)
+        for job, result in zip(one.jobs, results, strict=True)
+    ]
+    rows = [
+        {
+            "set": one.number,
+            "cluster": one.cluster,
+            "job": job.name,
+            "layout": job.layout,
+            "shares_links": job.shares,
+            "alone_s": job.alone_s,
+            "predicted": result,
+            "reference": job.together_s,
+            "relative_error": abs(result / job.together_s - 1),
+        }
+        for one, job, result in jobs
+    ]
+    named: dict[str, list[tuple[float, float]]] = {"all jobs": [], "jobs that share links": []}
+    for key in (lambda one: one.cluster, lambda one: f"{len(one.jobs)} jobs"):
+        named |= {name: [] for name in sorted({key(one) for one, job, _ in jobs if job.shares})}
+    for one, job, result in jobs:
+        names = ("jobs that share links", one.cluster, f"{len(one.jobs)} jobs") if job.shares else ()
+        for name in ("all jobs", *names):
+            named[name].append((abs(result / job.together_s - 1), abs(job.alone_s / job.together_s - 1)))
+    groups = []
+    for name, errors in named.items():
+        if errors:
+            ends = [(float(np.mean(one)), float(np.quantile(one, 0.95))) for one in zip(*errors, strict=True)]
+            keys = ("mean_error", "p95_error", "no_sharing_mean_error", "no_sharing_p95_error")
+            groups.append({"group": name, "jobs": len(errors), **dict(zip(keys, sum(ends, ()), strict=True))})
+    return {"sets": len(sets), "rows": rows, "groups": groups}
 
 
-def validate(num_sets: int, folder: Path | None = None, *, progress: Progress | None = None) -> SharingValidation:
-    """Simulate sets on which nothing was fitted, and predict their step times.
+def validate(num_sets: int, folder: Path | None = None, *, progress: Progress | None = None) -> dict[str, Any]:
+    """Simulate sets on which nothing was fitted, and compare their step times with predicted ones; see `compared`.
 
     Args:
         num_sets: sets in which a link is shared.
@@ -118,7 +93,7 @@ def validate(num_sets: int, folder: Path | None = None, *, progress: Progress | 
         InputFileError: a kept set that cannot be read; a `ConfigError` where it holds something else.
     """
     sets = simulated(num_sets, UNSEEN_SEED, folder, progress)
-    return SharingValidation(sets, tuple(tuple(predicted_s(one).tolist()) for one in sets))
+    return compared(sets, [predicted_s(one).tolist() for one in sets])
 
 
 def simulated(num_sets: int, seed: int, folder: Path | None = None, progress: Progress | None = None) -> tuple[SimulatedSet, ...]:
@@ -139,23 +114,17 @@ def simulated_sets(seed: int, folder: Path | None = None) -> Iterator[SimulatedS
     Raises:
         InputFileError, ConfigError: a file in the folder that cannot be read or holds something else.
     """
-    number = 0
-    while True:
-        result = _set(seed, number, folder)
+    for number in count():
+        path = None if folder is None else folder / f"{seed}-{number}.json"
+        if path is not None and path.exists():
+            result = settings.build_settings(SimulatedSet, files.read_json(path), file=path)
+        else:
+            result = run_set(draw(seed, number))
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                files.write_json(path, result.model_dump())
         if result.jobs:
             yield result
-        number += 1
-
-
-def _set(seed: int, number: int, folder: Path | None) -> SimulatedSet:
-    path = None if folder is None else folder / f"{seed}-{number}.json"
-    if path is not None and path.exists():
-        return settings.build_settings(SimulatedSet, files.read_json(path), file=path)
-    result = run_set(draw(seed, number))
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_json(path, result.model_dump())
-    return result
 
 
 def predicted_s(simulated_set: SimulatedSet, constants: ArrayLike = CONSTANTS) -> NDArray[np.float64]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....costs.training_step.uncertainty import KNOWN_SOFTWARE, NORMAL_95, RUN_UNCERTAINTY, SOFTWARE, uncertainty
@@ -97,32 +96,21 @@ class Prediction(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
-class Coverage:
+def coverage(rows: Sequence[Prediction]) -> dict[str, float]:
     """How the rows of a family lie in their intervals.
 
-    Attributes:
-        mean_uncertainty: of the rows.
-        inside_68: share of rows within one uncertainty.
-        inside_95: share within the interval that is to hold 95 % of them.
-        rms_z: root mean square of ``z``: 1 where uncertainties match errors, more where they are too small, less where too
-            large.
-        largest_z: the one farthest from zero.
+    Args:
+        rows: at least one.
+
+    Returns:
+        ``mean_uncertainty`` of the rows. The share of them within one uncertainty, ``inside_68``, and within the interval that is
+        to hold 95 % of them, ``inside_95``. ``rms_z``, the root mean square of ``z``: 1 where uncertainties match errors, more
+        where they are too small, less where too large. ``largest_z``, the one farthest from zero.
     """
-
-    mean_uncertainty: float
-    inside_68: float
-    inside_95: float
-    rms_z: float
-    largest_z: float
-
-    @classmethod
-    def from_predictions(cls, rows: Sequence[Prediction]) -> Coverage:
-        """The coverage of some predictions, at least one."""
-        z = [row.z for row in rows]
-        inside_68, inside_95 = (sum(abs(one) <= limit for one in z) / len(z) for limit in (1.0, NORMAL_95))
-        mean = math.fsum(row.uncertainty for row in rows) / len(rows)
-        return cls(mean, inside_68, inside_95, math.sqrt(math.fsum(one * one for one in z) / len(z)), max(z, key=abs))
+    z = [row.z for row in rows]
+    inside = {f"inside_{n}": sum(abs(one) <= limit for one in z) / len(z) for n, limit in ((68, 1.0), (95, NORMAL_95))}
+    mean, rms_z = math.fsum(row.uncertainty for row in rows) / len(rows), math.sqrt(math.fsum(one * one for one in z) / len(z))
+    return {"mean_uncertainty": mean, **inside, "rms_z": rms_z, "largest_z": max(z, key=abs)}
 
 
 def software_of(row: PublishedStep) -> str | None:

@@ -44,11 +44,8 @@ configurations of these rows recompute activations (config/validation/single, ``
 
 VTRAIN_LAYOUT = {"schedule": "1f1b", "virtual_stages": 1, "recompute": "full", "attention": "unfused", "precision": "fp16"}
 VTRAIN_LAYOUT |= dict.fromkeys(("fp32_gradients", "async_gradients", "fused_accumulation"), False)
-VTRAIN_YEAR = 2023
-"""Bang et al., "vTrain", arXiv 2312.12391."""
-
-VTRAIN_DEVICES_PER_HOST = 8
-VTRAIN_WIRES = HostNetwork(VTRAIN_DEVICES_PER_HOST, 300e9, 800e9 / 8)
+VTRAIN_SOURCE = "Bang et al., vTrain, arXiv 2312.12391"
+VTRAIN_CLUSTER: dict[str, Any] = {"device": "a100", "devices_per_host": 8, "nics_per_host": 1, "nic_gbit_per_s": 800}
 """Hosts of eight A100; all cards of one together send 800 Gbit/s, half of a DGX A100's. Source: VIA-Research/vTrain at f8dda84,
 config/validation/multi: ``node_size`` 8, ``inter_node_bandwidth`` 800, "total bandwidth of inter-node communication in Gbps" by
 src/config.py."""
@@ -125,12 +122,11 @@ MEASURED_STEPS = Shipped("measured_steps", "the name of a device whose steps com
 """Steps that `benchmarks.gpu.steps` timed."""
 
 
-def read_rows(path: str | Path, *, reads_text: bool = True) -> list[PublishedStep]:
+def read_rows(path: str | Path) -> list[PublishedStep]:
     """The rows of a file of either form, or of a device whose steps come measured.
 
     Args:
         path: of the file, or the name of the device.
-        reads_text: whether to add details from the text of a source (`published_runs`).
 
     Raises:
         InputFileError: missing, or neither form.
@@ -142,10 +138,10 @@ def read_rows(path: str | Path, *, reads_text: bool = True) -> list[PublishedSte
     rows = data.get("rows") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not rows:
         raise InputFileError("holds no list of rows", file=path, field="rows")
-    return [_published(row, number, reads_text=reads_text) for number, row in enumerate(rows)]
+    return [_published(row, number) for number, row in enumerate(rows)]
 
 
-def _published(row: Any, number: int, *, reads_text: bool = True) -> PublishedStep:
+def _published(row: Any, number: int) -> PublishedStep:
     named = row if isinstance(row, dict) else {}
     name, family = str(named.get("id") or f"row {number}"), str(named.get("family") or "without a family")
     try:
@@ -156,7 +152,7 @@ def _published(row: Any, number: int, *, reads_text: bool = True) -> PublishedSt
                 raise _UnsupportedError(f"{key}: the key is missing")
             if key in ("model", "cluster", "layout", "measured") and not isinstance(named[key], dict):
                 raise _UnsupportedError(f"{key}: must be a mapping of keys, got {named[key]!r}")
-        return _supported(named, name, family, reads_text)
+        return _supported(named, name, family)
     except (_UnsupportedError, MeshwrightError) as problem:
         return _refused(name, family, str(problem))
 
@@ -169,9 +165,9 @@ class _UnsupportedError(Exception):
     """Why a row cannot be priced."""
 
 
-def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) -> PublishedStep:
+def _supported(row: dict[str, Any], name: str, family: str) -> PublishedStep:
     unread = _unread(row)
-    row, of_source = as_published(row, name, family) if reads_text else (row, [])
+    row, of_source = as_published(row, name, family)
     measured_s = _number(row["measured"], "step_time_s", "measured")
     peaks = [
         _number(row["measured"], key, "measured") * GIB if key in row["measured"] else None
@@ -184,7 +180,7 @@ def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) ->
     if hidden % heads:
         raise _UnsupportedError(f"{heads} heads do not divide the hidden width {hidden}")
     year = year_of(str(row.get("source") or "") + " " + str(row.get("family") or ""))
-    shape = gpt(layers, hidden, heads, vocabulary, length, name=name, **_more(model))
+    shape = gpt(layers, hidden, heads, vocabulary, length, **_more(model))
     device = _device(cluster)
     wires, notes = _wires(cluster)
     layout = {key: value for key, value in layout_keys.items() if key not in ("overlap_dp",) or value is not None}
@@ -327,7 +323,6 @@ def _vtrain(path: Path) -> list[PublishedStep]:
     places = [header.index(name) for name in VTRAIN_COLUMNS]
     notes = tuple(f"column {name!r} is not read" for name in header if name not in VTRAIN_COLUMNS)
     rows = []
-    device = device_type("a100")
     for line, cells in table:
         if not any(cells):
             continue
@@ -335,32 +330,29 @@ def _vtrain(path: Path) -> list[PublishedStep]:
             if len(cells) != len(header):
                 raise ValueError
             *counts, time_ms = (cells[place] for place in places)
-            devices, batch, micro, hidden, heads, layers, length, tp, dp, pp = map(quantities.whole, counts)
+            devices, batch, micro, hidden, heads, layers, length, tp, dp, pp = sizes = [*map(quantities.whole, counts)]
             measured_s = quantities.number(time_ms, "ms") / 1e3
         except ValueError:
             rows.append(_refused(f"line {line}", "vtrain", f"{len(header)} numbers are wanted, got {','.join(cells)!r}"))
             continue
         family = f"vtrain-h{hidden}" + (CALIBRATION_FAMILY if hidden == CALIBRATION_HIDDEN else "")
-        if devices > VTRAIN_DEVICES_PER_HOST:
+        if devices > VTRAIN_CLUSTER["devices_per_host"]:
             family = VTRAIN_HOSTS_FAMILY
-        if min(devices, batch, micro, hidden, heads, layers, length, tp, dp, pp) < 1 or not measured_s > 0:
-            rows.append(_refused(f"line {line}", family, f"positive numbers are wanted, got {','.join(cells)!r}"))
-            continue
-        if hidden % heads:
-            rows.append(_refused(f"line {line}", family, f"{heads} heads do not divide the hidden width {hidden}"))
-            continue
-        grid = {"tp": tp, "dp": dp, "pp": pp, "micro_batch": micro, "global_batch": batch, "num_devices": devices}
-        layout = grid | VTRAIN_LAYOUT
-        try:
-            shape = gpt(layers, hidden, heads, VTRAIN_VOCABULARY, length)
-        except MeshwrightError as problem:
-            rows.append(_refused(f"line {line}", family, str(problem)))
-            continue
+        grid = {"tp": tp, "dp": dp, "pp": pp, "micro_batch": micro, "global_batch": batch}
+        row = {
+            "model": {"layers": layers, "hidden": hidden, "heads": heads, "vocab": VTRAIN_VOCABULARY, "sequence": length},
+            "cluster": VTRAIN_CLUSTER | {"num_devices": devices},
+            "layout": grid | VTRAIN_LAYOUT,
+            "measured": {"step_time_s": measured_s},
+            "source": VTRAIN_SOURCE,
+        }
         name = f"h{hidden}-l{layers}-tp{tp}-dp{dp}-pp{pp}-mb{micro}-gb{batch}"
-        group = devices, batch, hidden, layers, heads, length
-        rows.append(
-            PublishedStep(name, family, shape, length, device, VTRAIN_WIRES, layout, measured_s, group, VTRAIN_YEAR, notes=notes)
-        )
+        try:
+            if min(sizes) < 1 or not measured_s > 0:
+                raise _UnsupportedError(f"positive numbers are wanted, got {','.join(cells)!r}")
+            rows.append(replace(_supported(row, name, family), notes=notes))
+        except (_UnsupportedError, MeshwrightError) as problem:
+            rows.append(_refused(f"line {line}", family, str(problem)))
     if not rows:
         raise InputFileError("holds no rows", file=path)
     return rows

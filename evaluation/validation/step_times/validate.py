@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from ....plans.frameworks.names import build_of_plan
 from ....plans.partition import Layout
 from ...progress import Progress, reported
 from ..comparison import gathered
-from .coverage import Coverage, Prediction, left_out, software_of
+from .coverage import Prediction, coverage, left_out, software_of
 from .published_step import PublishedStep
 from .published_step_times import ASYNC_TP_SINCE, CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, read_rows
 
@@ -142,12 +142,11 @@ class StepTimeValidation:
         }
 
 
-def validate(paths: Sequence[str | Path], *, reads_text: bool = True, progress: Progress | None = None) -> StepTimeValidation:
+def validate(paths: Sequence[str | Path], progress: Progress | None = None) -> StepTimeValidation:
     """Predict every row of some files.
 
     Args:
         paths: files of either form, see `published_step_times`.
-        reads_text: whether to add details from the text of a source, see `published_runs`.
         progress: called with the file, rows done and rows.
 
     Raises:
@@ -156,8 +155,7 @@ def validate(paths: Sequence[str | Path], *, reads_text: bool = True, progress: 
     pricers: dict[Any, Pricer] = {}
     results = []
     for path in paths:
-        rows = read_rows(path, reads_text=reads_text)
-        results += [predict(row, pricers) for row in reported(rows, str(path), progress)]
+        results += [predict(row, pricers) for row in reported(read_rows(path), str(path), progress)]
     names = sorted({one.row.device.name for one in results if one.row.device is not None})
     return StepTimeValidation(tuple(results), {name: kernel_settings(name).model_dump() for name in names})
 
@@ -325,8 +323,8 @@ def _summary(rows: list[PredictedStep]) -> dict[str, Any]:
         "kendall_tau": kendall_tau(known),
         **_regret(known),
         "mean_log_error": math.fsum(math.log(one.row.measured_s / one.step_s) for one in known) / len(known),
-        "coverage": asdict(Coverage.from_predictions([one.prediction for one in known])),
-        "coverage_left_out": asdict(Coverage.from_predictions(left)),
+        "coverage": coverage([one.prediction for one in known]),
+        "coverage_left_out": coverage(left),
     }
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ....errors import InputFileError
-from ..published_figures import Figures, Progress, PublishedFigure, PublishedFigures, collect
+from ..published_figures import Figures, Progress, PublishedFigure, collect
 from . import (
     five_layers,
     gradient_exchange,
@@ -41,7 +41,7 @@ OF_REFERENCE: dict[str, Callable[[Path], Iterator[PublishedFigure]]] = {
 """The same of families that read the folder of reference data."""
 
 
-def validate(names: Iterable[str], progress: Progress | None = None, *, reference: Path | None = None) -> PublishedFigures:
+def validate(names: Iterable[str], progress: Progress | None = None, *, reference: Path | None = None) -> list[PublishedFigure]:
     """Compute the figures of some families.
 
     Args:

@@ -10,6 +10,7 @@ Sources:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ from ....costs.collectives.direct import RING
 from ....costs.collectives.joint_split import JointSplit
 from ....costs.collectives.synthesised import Synthesised
 from ....costs.network import RankNetwork
-from ....costs.phases import Flow, Phase, Phases
+from ....costs.phases import Flow, Phase
 from ....simulation.contention.concurrent_jobs import schedule
 from ....simulation.contention.placed_job import PlacedJob
 from ....simulation.fleet.sharing import CONSTANTS, step_times
@@ -30,6 +31,7 @@ from ....simulation.step import kernel
 from ....simulation.step.deadlines import by_deadline
 from ....simulation.step.execution import ExecutionGraph, TaskKind
 from ....simulation.step.messages import Messages
+from ....simulation.training.rounds import Task, WorkerRounds
 from ..published_figures import PublishedFigure
 from .uneven_networks import matrix_cluster
 
@@ -149,39 +151,23 @@ def _cluster(topology: dict[str, object]) -> Cluster:
 
 def _half_sending() -> ExecutionGraph:
     """Steps of 0.5 s of computation and 0.5 s on the link."""
-    tasks = 2 * STEPS
-    is_message = np.arange(tasks) % 2 == 1
-    sent = (Phase(0.0, (Flow(0, 1, 0.5 * LINK_BYTES_PER_S),)),)
-    edges = np.stack([np.arange(tasks - 1), np.arange(1, tasks)], axis=1)
-    return _graph(np.full(tasks, 0.5), edges, is_message, [sent if sends else () for sends in is_message], False)
+    return _graph([(0.5, number % 2 == 1, [number - 1] if number else []) for number in range(2 * STEPS)], holds=False)
 
 
 def _experts(*, holds: bool) -> ExecutionGraph:
     """A computation of 1 s; gradients and all-to-all behind it; a pass behind the all-to-all; the update behind all."""
-    seconds = np.array([1.0, 3.0, 1.0, 4.0, 0.0])
-    is_message = np.array([False, True, True, False, False])
-    sent = [(Phase(0.0, (Flow(0, 1, s * LINK_BYTES_PER_S),)),) if m else () for s, m in zip(seconds, is_message, strict=True)]
-    return _graph(seconds, np.array([(0, 1), (0, 2), (2, 3), (1, 4), (3, 4)]), is_message, sent, holds)
+    return _graph([(1.0, False, []), (3.0, True, [0]), (1.0, True, [0]), (4.0, False, [2]), (0.0, False, [1, 3])], holds=holds)
 
 
-def _graph(
-    seconds: NDArray[np.float64], edges: NDArray[np.int64], is_message: NDArray[np.bool_], sent: Sequence[Phases], holds: bool
-) -> ExecutionGraph:
-    """Tasks of rank 0 in their order; messages go to rank 1 and hold the communication stream or not."""
-    streams = [[2] if message and holds else [] if message else [0] for message in is_message]
-    messages = Messages.from_members([(0, 1) if message else () for message in is_message], sent)
-    t = len(seconds)
-    return ExecutionGraph(
-        num_ranks=2,
-        kind=np.where(is_message, int(TaskKind.COLLECTIVE), int(TaskKind.COMPUTE)).astype(np.int8),
-        duration_s=seconds,
-        priority=np.arange(t, dtype=np.float64),
-        stream_start=np.cumsum([0, *map(len, streams)]),
-        streams=np.array([stream for held in streams for stream in held], np.int64),
-        edges=edges.astype(np.int64),
-        op=np.zeros(t, np.int64),
-        rank=np.zeros(t, np.int64),
-        is_backward=np.zeros(t, np.bool_),
-        payload_bytes=np.zeros(t),
-        describe_messages=lambda: messages,
-    )
+def _graph(tasks: Sequence[tuple[float, bool, Sequence[int]]], *, holds: bool) -> ExecutionGraph:
+    """Tasks of rank 0 in their order: seconds, whether it is a message, and tasks before it.
+
+    Messages go to rank 1 and hold the communication stream or not.
+    """
+    rounds = WorkerRounds(2)
+    for seconds, is_message, after in tasks:
+        kind = TaskKind.COLLECTIVE if is_message else TaskKind.COMPUTE
+        rounds.put(Task(kind, seconds, [0, 1] if is_message else [0], [2] * holds if is_message else [0]), after)
+    sent = [(Phase(0.0, (Flow(0, 1, seconds * LINK_BYTES_PER_S),)),) if sends else () for seconds, sends, _ in tasks]
+    messages = Messages.from_members([(0, 1) if sends else () for _, sends, _ in tasks], sent)
+    return replace(rounds.execution(), describe_messages=lambda: messages)

@@ -51,11 +51,11 @@ def _layers(shape: ConvNetShape) -> Iterator[PublishedFigure]:
             continue
         parameters, gflop, gib, forward, backward = PUBLISHED[layer.name]
         made = sum(one.output for one in shape.layers[place : place + 3]) * shape.element_bytes
-        yield _figure(layer.name, "parameters", layer.parameters, parameters)
-        yield _figure(layer.name, "forward, GFLOP", 2 * layer.multiply_adds / 1e9, gflop, 1e-3)
-        yield _figure(layer.name, "outputs, GiB", made / GIB, gib, 5e-3)
-        yield _figure(layer.name, "halos of x, MiB", _halo_mib(layer.in_channels, layer), forward)
-        yield _figure(layer.name, "halos of dy, MiB", _halo_mib(layer.out_channels, layer), backward)
+        yield PublishedFigure(layer.name, "parameters", layer.parameters, parameters, 1e-6)
+        yield PublishedFigure(layer.name, "forward, GFLOP", 2 * layer.multiply_adds / 1e9, gflop, 1e-3)
+        yield PublishedFigure(layer.name, "outputs, GiB", made / GIB, gib, 5e-3)
+        yield PublishedFigure(layer.name, "halos of x, MiB", _halo_mib(layer.in_channels, layer), forward, 1e-6)
+        yield PublishedFigure(layer.name, "halos of dy, MiB", _halo_mib(layer.out_channels, layer), backward, 1e-6)
 
 
 def _halo_mib(channels: int, layer: ConvLayer) -> float:
@@ -65,11 +65,13 @@ def _halo_mib(channels: int, layer: ConvLayer) -> float:
 def _network(shape: ConvNetShape) -> Iterator[PublishedFigure]:
     dense = [layer for layer in shape.layers if layer.kind == "linear"]
     made = sum(layer.output for layer in shape.layers) * shape.element_bytes / GIB
-    yield _figure("dense layers", "parameters, millions", sum(layer.parameters for layer in dense) / 1e6, "34.1", 1e-3)
-    yield _figure("dense layers", "forward, GFLOP", 2 * sum(layer.multiply_adds for layer in dense) / 1e9, "0.07", 0.01)
-    yield _figure("all layers", "forward, TFLOP", 2 * sum(layer.multiply_adds for layer in shape.layers) / 1e12, "1.35", 5e-3)
-    yield _figure("all layers", "outputs, GiB", made, "22.7", 5e-3)
-    yield _figure("all layers", "outputs and their gradients, GiB", ERRORS_AND_OUTPUTS * made, "45.0", 0.01)
+    yield PublishedFigure("dense layers", "parameters, millions", sum(layer.parameters for layer in dense) / 1e6, "34.1", 1e-3)
+    yield PublishedFigure("dense layers", "forward, GFLOP", 2 * sum(layer.multiply_adds for layer in dense) / 1e9, "0.07", 0.01)
+    yield PublishedFigure(
+        "all layers", "forward, TFLOP", 2 * sum(layer.multiply_adds for layer in shape.layers) / 1e12, "1.35", 5e-3
+    )
+    yield PublishedFigure("all layers", "outputs, GiB", made, "22.7", 5e-3)
+    yield PublishedFigure("all layers", "outputs and their gradients, GiB", ERRORS_AND_OUTPUTS * made, "45.0", 0.01)
 
 
 def _fits(shape: ConvNetShape) -> Iterator[PublishedFigure]:
@@ -111,7 +113,3 @@ _NVLINK = {"bandwidth_gbytes_per_s": 150.0, "latency_us": 0.6}
 
 def _timed(shape: ConvNetShape) -> JobGraph:
     return shape.graph(1).timed_on(device_type("v100"))
-
-
-def _figure(item: str, figure: str, ours: float, published: str, tolerance: float = 1e-6) -> PublishedFigure:
-    return PublishedFigure(item, figure, ours, published, tolerance)

@@ -95,8 +95,6 @@ def test_the_shipped_constants_are_those_that_the_calibration_set_gives(referenc
     shipped = kernel_settings("a100").model_dump()
     for name in FITTED:
         assert getattr(result.constants, name) == pytest.approx(shipped[name], rel=2e-3), name
-    assert len(result.parts) == 32
-    assert len(result.layers) == 10
-    assert len(result.rows) == 720
+    assert {name: len(rows) for name, rows in result.fitted.items()} == {"layer times": 10, "parts": 32, "rows": 720}
     for other in ("v100", "any"):
         assert {name: kernel_settings(other).model_dump()[name] for name in FITTED} == {name: shipped[name] for name in FITTED}

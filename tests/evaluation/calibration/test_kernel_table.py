@@ -148,7 +148,7 @@ def test_what_the_device_refuses_is_left_out_by_name():
         result = measure_items((TINY[0], refused), CPU, "h100", gpu="a CPU", seed=0, command="a test")
     assert len(result.items) == 1
     (one,) = result.left_out
-    assert one.name.startswith("gpt layer, hidden 32, num_heads 4, tp 2")
+    assert one.name.startswith("gpt layer, hidden 32, num heads 4, tp 2")
     assert one.reason.startswith("RuntimeError: ")
 
 

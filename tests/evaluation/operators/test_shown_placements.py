@@ -136,7 +136,7 @@ def test_what_is_dumped_gives_every_value_again(tmp_path: Path) -> None:
         for number, over in enumerate(row["per_case"]["over_best_known"]):
             inside = tmp_path / f"instance-{number}"
             file = inside / f"{row['policy'].replace('@', '-').replace(':', '-')}.json"
-            values = values_of(inside / "instance.json", file, 1.0).values
+            values = values_of(inside / "instance.json", file, 1.0)[1]
             again = next(each for each in values if each.form == "independent" and each.note)
             assert again.value_s == pytest.approx(over * results["more"]["known_s"][number])
 
@@ -177,7 +177,7 @@ def test_an_order_of_the_file_counts(tmp_path: Path) -> None:
     values = []
     for order in (["op0", "op1", "op2"], ["op1", "op0", "op2"]):  # the op on the other device waits for op0: 2 s or 3 s
         files.write_json(tmp_path / "mine.json", {"device_of": [0, 0, 1], "order": order})
-        reported = values_of(tmp_path / "instance-0" / "instance.json", tmp_path / "mine.json", 1.0).values
+        reported = values_of(tmp_path / "instance-0" / "instance.json", tmp_path / "mine.json", 1.0)[1]
         values.append([each.value_s for each in reported if each.form == "independent" and each.planner == "given"])
     assert values == [[2.0, 2.0], [2.0, 3.0]]
 

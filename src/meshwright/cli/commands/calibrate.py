@@ -55,9 +55,8 @@ def _of_tables(tables: Sequence[str], keys: KernelKeys, out: Path | None, json_f
     if keys.device is None:
         raise ConfigError("the key is missing: a table does not say what it was measured on", field="--set device")
     with output.progress() as bars:
-        result = calibrate(
-            tables, keys.device, start=keys.start, num_multiprocessors=keys.multiprocessors, progress=output.phases(bars)
-        )
+        report, number = output.phases(bars), keys.multiprocessors
+        result = calibrate(tables, keys.device, start=keys.start, num_multiprocessors=number, progress=report)
     _show(result, "start", " and ".join(Path(table).name for table in tables), out, json_file)
 
 
@@ -105,16 +104,13 @@ def _show(
 
 def _of_published(paths: list[Path], json_file: str | None) -> None:
     """Those of the A100, from published figures."""
-    from ...costs.training_step.kernels import kernel_settings
-    from ...evaluation.calibration.fit_a100 import FITTED, calibrate
+    from ...evaluation.calibration.fit_a100 import calibrate
 
     with output.progress() as bars:
         result = calibrate(paths, progress=output.phases(bars))
     out = output.console(json_file)
-    shipped = kernel_settings("a100")
-    values = [(name, getattr(result.constants, name), getattr(shipped, name)) for name in FITTED]
-    _constants(out, result.constants.device, values, "shipped")
-    lines = [[r.item, f"{r.fitted:.2f}", f"{r.measured:.2f}", f"{r.relative_error:+.1%}"] for r in result.layers]
+    _constants(out, result.constants.device, result.values(), "shipped")
+    lines = [[r.item, f"{r.fitted:.2f}", f"{r.measured:.2f}", f"{r.relative_error:+.1%}"] for r in result.fitted["layer times"]]
     output.table(out, "One layer of the 22B model", ["experiment", "fitted ms", "measured ms", "error"], lines)
     rows = result.to_data()["residuals"]["rows"]
     out.print(

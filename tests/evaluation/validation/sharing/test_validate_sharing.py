@@ -75,7 +75,7 @@ def test_errors_are_told_of_all_jobs_and_of_those_that_share():
     # predicted as it is, and 10 % too much; without sharing both are too little
     result = validate.predicted_s(one_set(job(1.0, 0), job(1.0, 0)))[0]
     one = one_set(job(result, 0), job(result / 1.1, 0), job(1.0, 5))
-    reported = validate.SharingValidation((one,), ((result, result, 1.0),)).to_data()
+    reported = validate.compared((one,), ((result, result, 1.0),))
     groups = {group["group"]: group for group in reported["groups"]}
     assert groups["all jobs"]["mean_error"] == pytest.approx(0.1 / 3)
     assert groups["jobs that share links"]["mean_error"] == pytest.approx(0.05)
@@ -100,15 +100,14 @@ def test_sets_are_kept_and_taken_up_again(monkeypatch, tmp_path):
 
 
 def test_the_command_tells_the_table_and_exits_by_what_is_allowed(monkeypatch, tmp_path, capsys):
-    result = validate.SharingValidation((one_set(job(1.0, 0), job(1.0, 0)),), ((1.08, 1.0),))
+    result = validate.compared((one_set(job(1.0, 0), job(1.0, 0)),), ((1.08, 1.0),))
     monkeypatch.setattr(validate, "validate", lambda *_, **__: result)
     out = tmp_path / "out.json"
+    words = ["dev", "validate", "sharing", "--json", str(out), "--set"]
     for allowed, status in (("0.05", 0), ("0.03", 1)):
-        assert (
-            run_command_line(["dev", "validate", "sharing", "--set", f"max_mean_error={allowed}", "--json", str(out)]) == status
-        )
+        assert run_command_line([*words, f"max_mean_error={allowed}"]) == status
         assert "4.0 %" in capsys.readouterr().out
-    assert run_command_line(["dev", "validate", "sharing", "--set", "max_p95_error=0.05"]) == 1
+    assert run_command_line([*words, "max_p95_error=0.05"]) == 1
     assert np.isclose(json.loads(out.read_text())["groups"][0]["mean_error"], 0.04)
 
 

@@ -42,9 +42,8 @@ SIMULATED = {
 def _optical():
     ports = {"ports_per_host": 4, "port_bandwidth_gbytes_per_s": 12.5, "circuit_latency_us": 20.0, "reconfiguration_us": 1.0}
     inside = {"devices_per_host": 1, "intra_host_bandwidth_gbytes_per_s": 300.0, "intra_host_latency_us": 0.0}
-    return Cluster.from_data(
-        {"name": "optical", "device": "a100", "topology": {"kind": "optical", "num_hosts": 64} | ports | inside}
-    )
+    topology = {"kind": "optical", "num_hosts": 64} | ports | inside
+    return Cluster.from_data({"name": "optical", "device": "a100", "topology": topology})
 
 
 PLACES = {"cube mesh": lambda: matrix_cluster(five_layers.cube_mesh(), 8, "v100"), "optical": _optical}

@@ -11,7 +11,7 @@ from ...kinds import one_source
 from .published import judge
 
 if TYPE_CHECKING:
-    from ....evaluation.validation.collectives import Errors
+    from ....evaluation.validation.collectives import Rows
     from ...key_models import CollectiveKeys, HeldCollectiveKeys
 
 
@@ -21,7 +21,7 @@ def validate_collectives(sources: Sequence[str], keys: HeldCollectiveKeys, json_
     Exit 1 only where a mean error is larger than a key allows.
     """
     from ....costs.nccl import foreign_constants
-    from ....evaluation.validation.collectives import BASELINES, GROUPS, SIZES, validate
+    from ....evaluation.validation.collectives import BASELINES, GROUPS, SIZES, mean_error, validate
 
     allowed = {f"{SIZES}: mean error": keys.max_mean_error, f"{GROUPS}: mean error": keys.max_mean_group_error}
     result = validate(Path(one_source(sources)), operation=keys.operation)
@@ -29,18 +29,18 @@ def validate_collectives(sources: Sequence[str], keys: HeldCollectiveKeys, json_
     message = f"Calibrated on {result.num_calibrated} sizes, the 1st, 3rd, ... of each of {result.num_tables} tables"
     out.print(f"{message}; {result.num_outliers} outliers left out.")
     families = result.families()
-    for family, errors in families.items():
+    for family, rows in families.items():
         names = BASELINES if family == SIZES else ()
         columns = ["operation", "ranks", "items", "mean error", "largest", "at", *names]
         lines = [[operation, str(n), *_line(some, len(names))] for (operation, n), some in result.groups(family).items()]
-        output.table(out, family.capitalize(), columns, [*lines, ["all", "", *_line(errors, len(names))]])
+        output.table(out, family.capitalize(), columns, [*lines, ["all", "", *_line(rows, len(names))]])
     output.print_remarks(out, foreign_constants(row.table.device for row in result.rows))
     for problem in result.unsupported:
         out.print(f"unsupported: {problem}")
     if GROUPS not in families:
         out.print("No group size lies between two others, so none was left out.")
     output.write_json(json_file, result.to_data())
-    judge(out, {f"{family}: mean error": errors.mean for family, errors in families.items()}, allowed)
+    judge(out, {f"{family}: mean error": mean_error(rows) for family, rows in families.items()}, allowed)
 
 
 def calibrate_collectives(sources: Sequence[str], keys: CollectiveKeys, out: Path | None, json_file: str | None) -> None:
@@ -72,14 +72,16 @@ def calibrate_collectives(sources: Sequence[str], keys: CollectiveKeys, out: Pat
     output.print_written(console, target, json_file)
 
 
-def _line(errors: Errors, num_baselines: int) -> list[str]:
-    worst = errors.worst
-    baselines = [errors.baseline(number) for number in range(num_baselines)]
+def _line(rows: Rows, num_baselines: int) -> list[str]:
+    from ....evaluation.validation.collectives import baseline, mean_error, worst
+
+    most = worst(rows)
+    baselines = [baseline(rows, number) for number in range(num_baselines)]
     return [
-        str(len(errors.rows)),
-        f"{errors.mean:.2%}",
-        f"{worst.relative_error:.1%}",
-        _size_text(worst.payload_bytes),
+        str(len(rows)),
+        f"{mean_error(rows):.2%}",
+        f"{most.relative_error:.1%}",
+        _size_text(most.payload_bytes),
         *("" if error is None else f"{error:.2%}" for error in baselines),
     ]
 

@@ -59,18 +59,14 @@ def validate_elastic(sources: Sequence[str], keys: NoKeys, json_file: str | None
     from ....evaluation.validation.elastic import validate
 
     with output.progress() as bars:
-        result = validate(Path(one_source(sources)), output.phases(bars))
+        result, workloads = validate(Path(one_source(sources)), output.phases(bars))
     out = output.console(json_file)
-    lines = [
-        [each.policy, each.load, each.workload, f"{each.published_mean_s:.1f}", f"{each.mean_s:.1f}"]
-        + [str(number) for number in (each.num_jobs, each.num_equal, each.num_within_round, each.num_off)]
-        for each in result.workloads
-    ]
+    lines = [[f"{each:.1f}" if isinstance(each, float) else str(each) for each in row.values()] for row in workloads]
     columns = ["scheduler", "load", "workload", "published mean s", "mean s", "jobs", "equal", "within a round", "off"]
     output.table(out, "Completion times", columns, lines, numbers_from=3)
-    show_families(out, result.comparison)
-    output.write_json(json_file, result.to_data())
-    if not result.comparison.agrees:
+    show_families(out, result)
+    output.write_json(json_file, {**result.to_data(), "workloads": workloads})
+    if not result.agrees:
         raise typer.Exit(1)
 
 

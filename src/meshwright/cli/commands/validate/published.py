@@ -16,7 +16,7 @@ from ...kinds import no_source, one_source
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ....evaluation.validation.published_figures import Progress, PublishedFigure, PublishedFigures
+    from ....evaluation.validation.published_figures import Progress, PublishedFigure
     from ...key_models import PlacementKeys, StrategyKeys
 
 
@@ -40,7 +40,7 @@ def validate_placements(sources: Sequence[str], keys: PlacementKeys, json_file: 
 def _instance(source: Path, placement: Path | None, search_s: float, json_file: str | None) -> None:
     from ....evaluation.validation.placements.placed_instance import values_of
 
-    result = values_of(source, placement, search_s)
+    name, values = values_of(source, placement, search_s)
     out = output.console(json_file)
     lines = [
         [
@@ -49,10 +49,10 @@ def _instance(source: Path, placement: Path | None, search_s: float, json_file: 
             "" if each.value_s is None else f"{each.value_s:.10g}",
             output.shortened(each.note),
         ]
-        for each in result.values
+        for each in values
     ]
-    output.table(out, result.name, ["form of the value", "by", "s", "note"], lines, numbers_from=2, numbers_to=3)
-    output.write_json(json_file, result.to_data())
+    output.table(out, name, ["form of the value", "by", "s", "note"], lines, numbers_from=2, numbers_to=3)
+    output.write_json(json_file, {"name": name, "values": [each._asdict() for each in values]})
 
 
 def validate_strategies(sources: Sequence[str], keys: StrategyKeys, json_file: str | None) -> None:
@@ -75,7 +75,7 @@ def validate_strategies(sources: Sequence[str], keys: StrategyKeys, json_file: s
         output.print_remarks(output.console(json_file), [f"left out, as they read files of --set reference=DIR: {left_out}"])
 
 
-def show_figures(computed: Callable[[Progress], PublishedFigures], json_file: str | None) -> None:
+def show_figures(computed: Callable[[Progress], list[PublishedFigure]], json_file: str | None) -> None:
     """Compute figures with a bar for each family, print a table for each, and write the JSON.
 
     Raises:
@@ -84,14 +84,14 @@ def show_figures(computed: Callable[[Progress], PublishedFigures], json_file: st
     with output.progress() as bars:
         result = computed(output.phases(bars))
     out = output.console(json_file)
-    for family in dict.fromkeys(each.family for each in result.figures):
-        lines = [_line(each) for each in result.figures if each.family == family]
+    for family in dict.fromkeys(each.family for each in result):
+        lines = [_line(each) for each in result if each.family == family]
         columns = ["item", "figure", "ours", "published", "deviation", "tolerance", "", "s"]
         output.table(out, family, columns, lines, numbers_from=2)
-    wrong = sum(not each.agrees for each in result.figures)
+    wrong = sum(not each.agrees for each in result)
     summary = "all agree" if not wrong else f"{wrong} disagree{'s' if wrong == 1 else ''}"
-    out.print(f"{len(result.figures)} figures, {summary}")
-    output.write_json(json_file, result.to_data())
+    out.print(f"{len(result)} figures, {summary}")
+    output.write_json(json_file, {"figures": [each.to_data() for each in result], "agrees": not wrong})
     if wrong:
         raise typer.Exit(1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ....errors import ConfigError
 from ... import interrupts, output
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ....evaluation.validation.sharing.simulated_sets import SimulatedSet
-    from ....evaluation.validation.sharing.validate import SharingValidation
     from ...key_models import HeldSharingKeys, SharingKeys
 
 NAMES = ("a", "b", "h", "t")
@@ -34,21 +33,18 @@ def validate_sharing(sources: Sequence[str], keys: HeldSharingKeys, json_file: s
         report = output.phases(bars, check_interrupt)
         result = validate(keys.sets, keys.keep, progress=report)
     _show(out, result)
-    output.write_json(json_file, result.to_data())
+    output.write_json(json_file, result)
     output.print_written(out, json_file)
-    every = result.errors()[0].to_data()
+    every = result["groups"][0]
     mean, tail = "mean error of all jobs", "95th percentile of the error of all jobs"
     judge(out, {mean: every["mean_error"], tail: every["p95_error"]}, {mean: keys.max_mean_error, tail: keys.max_p95_error})
 
 
-def _show(out: Console, validation: SharingValidation) -> None:
-    lines = []
-    for group in validation.errors():
-        data = group.to_data()
-        errors = [data[f"{name}{error}_error"] for name in ("", "no_sharing_") for error in ("mean", "p95")]
-        lines.append([group.group, str(data["jobs"]), *(f"{100 * error:.1f} %" for error in errors)])
+def _show(out: Console, data: dict[str, Any]) -> None:
+    keys = [f"{name}{error}_error" for name in ("", "no_sharing_") for error in ("mean", "p95")]
+    lines = [[one["group"], str(one["jobs"]), *(f"{100 * one[key]:.1f} %" for key in keys)] for one in data["groups"]]
     columns = ["", "jobs", "mean error", "95th percentile", "without sharing: mean", "95th percentile"]
-    title = f"Step times of jobs that share links, {len(validation.sets)} simulated sets, none used to fit constants"
+    title = f"Step times of jobs that share links, {data['sets']} simulated sets, none used to fit constants"
     output.table(out, title, columns, lines)
 
 
