@@ -46,7 +46,9 @@ class LayoutComparison:
         named = list(dict.fromkeys(str(one.layout.framework).lower() for one in self.priced))
         if len(named) == 1:
             return ""
-        return f"prices are of different frameworks ({', '.join(named)}): name one framework= in every layout to compare cuts alone"
+        return (
+            f"prices are of different frameworks ({', '.join(named)}): name one framework= in all layouts to compare cuts alone"
+        )
 
     def to_data(self) -> dict[str, Any]:
         """The comparison as plain data."""
