@@ -9,10 +9,12 @@ import pytest
 from pydantic import ValidationError
 
 from meshwright.errors import ConflictError, MeshwrightError, StateError
+from meshwright.live.changes import JobAdded
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest, free_at_s, free_runs
+from meshwright.live.keeping import KeptState
 from meshwright.live.sources.listings import Listing
-from meshwright.live.state import ClusterState, HostState
+from meshwright.live.state import ClusterState, HeldJob, HostState
 
 from .controller_samples import JOB, NOW, Clock, all_up, controller, devices_of, running
 from .live_samples import HOSTS
@@ -106,6 +108,16 @@ def test_a_lease_that_runs_out_gives_the_devices_back_as_an_event_and_begins_ane
         made.confirm(late, "102")
     assert not made.release(late)
     assert [job.confirmed_as for job in made.store.last()[1].jobs] == ["100"]
+    made.close()
+
+
+def test_who_was_added_by_hand_has_no_lease(tmp_path, planners):
+    clock = Clock()
+    KeptState(tmp_path / "state.db").apply(lambda before: JobAdded(job=HeldJob(id="mine", devices={"a": (0, 1)}, source="plan")))
+    made = controller(tmp_path / "state.db", planners, clock)
+    clock.elapsed_s = 10_000.0
+    assert made.expire() == []
+    assert [one.id for one in made.store.last()[1].jobs] == ["mine"]
     made.close()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import lzma
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from meshwright.live.decisions import JobRequest, Observation
 from meshwright.live.ledger import Ledger
 from meshwright.live.plan_parts import whole_plan
 from meshwright.live.records import retention
+from meshwright.live.records.ledger_file import COUNT_DOCUMENTS
 from meshwright.live.records.retention import Retention, give_up
 from meshwright.live.replay.exact import replay_decisions
 from meshwright.live.replay.span import read_span
@@ -99,6 +102,14 @@ def test_what_is_kept_means_what_it_meant(old, said, keep_days):
         assert give_up(ledger, keep_days, LAST).num_decisions == 0
         assert (result.num_decisions > 0) == (keep_days < 8)
         assert (floor.at is None) == (keep_days > 8)
+        uses = dict(ledger._db.execute("SELECT digest, count FROM document_use"))
+        kept = [stored.decision for stored, stays in zip(before["decisions"], is_kept, strict=True) if stays]
+        brought = sum(isinstance(decision.request.job, dict) for decision in kept)
+        assert sum(uses.values()) == brought + sum(len(decision.documents) for decision in kept)
+    with closing(sqlite3.connect(old)) as database:  # as `repair` counts them anew
+        database.execute("CREATE TEMP TABLE document_use (digest TEXT PRIMARY KEY, count INTEGER NOT NULL)")
+        database.execute(COUNT_DOCUMENTS)
+        assert dict(database.execute("SELECT digest, count FROM temp.document_use")) == uses
     assert rows(old, "change") == len(after["changes"])
     assert rows(old, "mention") == sum(map(len, after["mentions"]))
     with Ledger(old) as again:

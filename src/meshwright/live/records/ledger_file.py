@@ -179,13 +179,17 @@ def _is_new(database: sqlite3.Connection, path: Path) -> bool:
     if identity != APPLICATION_ID:
         raise InputFileError("is a database, but no ledger of meshwright", file=path)
     refuse_other_version(database, path)
+    if version != SCHEMA_VERSION:
+        problem = f"the ledger is damaged: its header names version {version}, its tables are of version {SCHEMA_VERSION}"
+        raise InputFileError(problem, file=path)
     return False
 
 
 def refuse_other_version(database: sqlite3.Connection, path: Path) -> None:
-    """Refuse a ledger that another version of this program wrote."""
-    identity, version = _pragma(database, "application_id"), _pragma(database, "user_version")
-    if identity == APPLICATION_ID and version != SCHEMA_VERSION:
+    """Refuse a ledger of an earlier version, whose records have no sums."""
+    columns = {name for _, name, *_ in database.execute("PRAGMA table_info(change)")}
+    if columns and "sum" not in columns:
+        version = _pragma(database, "user_version")
         raise InputFileError(f"is a ledger of version {version}; version {SCHEMA_VERSION} is known", file=path)
 
 

@@ -61,9 +61,9 @@ def repair(path: Path) -> Repaired:
     lost, last = list[str](), dict[str, int]()
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as database:
-            refuse_other_version(database, path)
             database.text_factory = lambda text: text.decode(errors="surrogateescape")
             database.execute("PRAGMA writable_schema = ON")  # tables whose definitions are whole are read in spite of others
+            refuse_other_version(database, path)
             records = {table: _whole_records(database, table, lost) for table in COLUMNS}
             with suppress(sqlite3.OperationalError):  # its definition is lost
                 last = dict(database.execute("SELECT name, seq FROM sqlite_sequence"))

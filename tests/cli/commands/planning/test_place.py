@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from meshwright import load_plan
 from meshwright.jobs.load import load_graph
 
 PLACE = ("plan", "--ops", "--job", "zoo:alexnet", "--cluster", "preset:toy", "--policy", "heft", "--batch", "64")
@@ -75,3 +76,9 @@ def test_help_comes_without_the_planners():
     program = "import sys, meshwright.cli as c; c.run_command_line(['plan', '--help']); print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("False\n")
+
+
+def test_a_rule_of_the_menu_plans_a_job(meshwright, work):
+    of_menu = ("--policy", "menu:fastest-feasible", "--batch", 64, "--json", "menu.json")
+    assert meshwright("plan", "--job", "zoo:alexnet", "--cluster", "preset:host-8", *of_menu).status == 0
+    assert load_plan(work / "menu.json").layout().global_batch == 64

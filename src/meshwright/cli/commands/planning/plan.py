@@ -217,7 +217,7 @@ def _refuse_others(mode: str, context: typer.Context) -> None:
     for parameter in parameters:
         option = parameter.opts[0] if parameter.param_type_name == "option" else str(parameter.metavar)
         takers = [name for name, options in TAKES.items() if option in options]
-        if takers and mode not in takers and context.params[parameter.name] not in (None, []):
+        if takers and mode not in takers and context.params[parameter.name] not in (None, [], ()):
             takers = [name for name in takers if name.startswith("--")]
             plain = f"goes with {' or '.join(takers)} only" if mode == "a policy" and takers else f"does not go with {mode}"
             raise MeshwrightError(WHY.get(mode, plain).format(mode), field=option)
