@@ -116,13 +116,7 @@ def world_of(small_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
         ),
         "tasklets": (
             "preset:tasklets-64",
-            [
-                "tasklets.num_devices=[8]",
-                "tasklets.num_stages=[2]",
-                "best_known_s=0.01",
-                "policies=[chain@0.01]",
-                "num_seeds=3",
-            ],
+            ["tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "best_known_s=0.01", "policies=[chain@0.01]", "num_seeds=3"],
         ),
     }
     return lambda world: load_worlds(*benchmarks[world])[0]

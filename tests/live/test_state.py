@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import Cluster
 from meshwright.errors import ConfigError, InputFileError, StateError
 from meshwright.live.changes import places
-from meshwright.live.state import (
-    ClusterState,
-    HeldJob,
-    HostState,
-    held_by_plan,
-    load_state,
-    num_held,
-    occupancy,
-    occupancy_after,
-)
+from meshwright.live.state import ClusterState, HeldJob, HostState, held_by_plan, load_state, num_held, occupancy, occupancy_after
 from meshwright.planning.plan import plan
 
 from ..draws import draws

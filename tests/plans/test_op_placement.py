@@ -117,10 +117,7 @@ def test_memory_is_state_outputs_in_flight_and_the_largest_workspace():
             "partition.device_of.a: rank 0 runs the op, and has device 0 (got 2)",
         ),
         (lambda part, _: part.update(order=[0, 1, 2]), "partition.order: names each of 4 tasks once: 4 ops forward (got 3)"),
-        (
-            lambda part, _: part.update(order=[0, 3, 1, 2]),
-            "partition.order: a task comes before one that it waits for (got 'd')",
-        ),
+        (lambda part, _: part.update(order=[0, 3, 1, 2]), "partition.order: a task comes before one that it waits for (got 'd')"),
         (
             lambda part, _: part.update(optimizer="sgd"),
             "partition.order: names each of 8 tasks once: 4 ops forward, then backward",
@@ -128,10 +125,7 @@ def test_memory_is_state_outputs_in_flight_and_the_largest_workspace():
         (lambda part, _: part.update(optimizer="lion"), "partition.optimizer: not a valid choice (got 'lion'); valid: adam, sgd"),
         (lambda part, _: part.update(among=[0, 2, 5]), "partition.among.2: cluster pair has devices 0..2 (got 5)"),
         (lambda part, _: part.update(in_flight=11), "rank 0: needs 22.000 GB, device host-0/0 has 10.000 GB"),
-        (
-            lambda _, data: data["stages"][0].update(ops=["a", "c"]),
-            "stages.0: is not partition.groups.0",
-        ),
+        (lambda _, data: data["stages"][0].update(ops=["a", "c"]), "stages.0: is not partition.groups.0"),
         (lambda _, data: data["stages"].pop(), "stages: 2 groups are as many stages (got 1)"),
         (lambda _, data: data["stages"].reverse(), "stages.0: is not partition.groups.0"),
         (

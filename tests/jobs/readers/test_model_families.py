@@ -53,10 +53,7 @@ PUBLISHED = {
     "Gemma-2-9B": (config("gemma2", 3584, 14336, 42, 16, 8, 256000, head_dim=256), 9_241_705_984),
     "Gemma-2-2B": (config("gemma2", 2304, 9216, 26, 8, 4, 256000, head_dim=256), 2_614_341_888),
     "Gemma-3-1B": (config("gemma3_text", 1152, 6912, 26, 4, 1, 262144, head_dim=256, sliding_window=512), 999_885_952),
-    "Qwen3-30B-A3B": (
-        config("qwen3_moe", 2048, 6144, 48, 32, 4, 151936, head_dim=128, **experts(768, 128, 8)),
-        30_532_122_624,
-    ),
+    "Qwen3-30B-A3B": (config("qwen3_moe", 2048, 6144, 48, 32, 4, 151936, head_dim=128, **experts(768, 128, 8)), 30_532_122_624),
     "Qwen3-235B-A22B": (
         config("qwen3_moe", 4096, 12288, 94, 64, 4, 151936, head_dim=128, **experts(1536, 128, 8)),
         235_093_634_560,
@@ -86,8 +83,7 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize(
-    ("name", "billions"),
-    [("DeepSeek-V2", 21), ("DeepSeek-V3", 37), ("Qwen3-30B-A3B", 3.3), ("Qwen3-235B-A22B", 22)],
+    ("name", "billions"), [("DeepSeek-V2", 21), ("DeepSeek-V3", 37), ("Qwen3-30B-A3B", 3.3), ("Qwen3-235B-A22B", 22)]
 )
 def test_a_token_costs_what_the_activated_parameters_say(name, billions):
     held, _ = PUBLISHED[name]
@@ -217,10 +213,7 @@ TINY_LLAMA |= {"attention_chunk_size": 16, "no_rope_layer_interval": 3}
         (TINY_QWEN | {"sliding_window": 16, "max_window_layers": 3}, range(12)),  # not switched on
         (TINY_QWEN | {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 3}, range(3)),
         (TINY_LLAMA, [2, 5, 8, 11]),
-        (
-            TINY_LLAMA | {"model_type": "minimax", "block_size": 16},
-            range(0, 12, 2),
-        ),  # the work of 8 + 16 / 2 tokens
+        (TINY_LLAMA | {"model_type": "minimax", "block_size": 16}, range(0, 12, 2)),  # the work of 8 + 16 / 2 tokens
     ],
 )
 def test_layers_look_back_over_their_window_or_over_all(held, everywhere):

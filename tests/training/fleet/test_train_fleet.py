@@ -133,13 +133,7 @@ def test_what_rewards_are_multiplied_by_does_not_drown_the_actions_that_are_imit
 
 
 def test_where_all_do_equally_well_there_is_nothing_to_learn(tmp_path):
-    loose = tiny_fleet(
-        tmp_path,
-        num_jobs=20,
-        queue_capacity=100,
-        deadline={"low": 1e4, "high": 1e5},
-        objective="blocking_rate",
-    )
+    loose = tiny_fleet(tmp_path, num_jobs=20, queue_capacity=100, deadline={"low": 1e4, "high": 1e5}, objective="blocking_rate")
     with pytest.raises(NothingToLearnError, match="nothing to learn"):
         train_fleet(chosen(), tmp_path / "run", loose)
     assert not (tmp_path / "run").exists()
