@@ -161,7 +161,7 @@ class CutPricer:
         return result
 
     def _groups(self, axis: str, stage: int) -> list[ProcessGroup]:
-        """Groups of a stage along an axis; where hosts are equal one that stands for all."""
+        """Groups of a stage along an axis; where hosts are equal the slowest one."""
         if not is_uneven(self.wires, self.layout):
             return [slowest_group(self.wires, self.layout, axis, self.order)]
         groups = self.wires.layout(self.layout, self.order).groups(axis)[stage]
