@@ -1,6 +1,6 @@
 """Graphs of ops and training strategies on clusters with devices of several types."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -94,15 +94,9 @@ def test_the_busiest_stage_takes_least(data, units, stages):
     def busiest(cuts):
         return max(row[b] - row[a] for row, a, b in zip(busy_s, cuts, cuts[1:], strict=False))
 
-    def all_cuts(first, left):
-        if left == 1:
-            yield [first, units]
-        for at in range(first + 1, units - left + 2) if left > 1 else ():
-            yield from ([first, *rest] for rest in all_cuts(at, left - 1))
-
     lightest_cut(busy_s, np.zeros(units + 1), np.inf, cuts)
     assert all(a < b for a, b in pairwise(cuts))
-    assert busiest(cuts) == min(busiest(one) for one in all_cuts(0, stages))
+    assert busiest(cuts) == min(busiest((0, *inner, units)) for inner in combinations(range(1, units), stages - 1))
 
 
 def test_stages_before_may_take_less_where_they_have_more_units():
