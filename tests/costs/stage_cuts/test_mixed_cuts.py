@@ -1,13 +1,13 @@
 """Graphs of ops and training strategies on clusters with devices of several types."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.costs.stage_cuts.mixed_cuts import least_busy_cuts
+from meshwright.costs.stage_cuts.cut_family import lightest_cut
 from meshwright.errors import PlanError
 from meshwright.jobs.load import JobSource
 from meshwright.planning.estimate import estimate, read_layout
@@ -88,26 +88,22 @@ def test_the_busiest_stage_takes_least(data, units, stages):
     seconds = np.array(
         data.draw(st.lists(st.lists(st.integers(1, 9), min_size=units, max_size=units), min_size=stages, max_size=stages))
     )
-    busy_s = [np.concatenate([[0], np.cumsum(row)]).astype(float) for row in seconds]
+    busy_s = np.array([[0, *np.cumsum(row)] for row in seconds], float)
+    cuts = np.zeros(stages + 1, np.int64)
 
     def busiest(cuts):
         return max(row[b] - row[a] for row, a, b in zip(busy_s, cuts, cuts[1:], strict=False))
 
-    def all_cuts(first, left):
-        if left == 1:
-            yield [first, units]
-        for at in range(first + 1, units - left + 2) if left > 1 else ():
-            yield from ([first, *rest] for rest in all_cuts(at, left - 1))
-
-    cuts = least_busy_cuts(busy_s)
+    lightest_cut(busy_s, np.zeros(units + 1), np.inf, cuts)
     assert all(a < b for a, b in pairwise(cuts))
-    assert busiest(cuts) == min(busiest(one) for one in all_cuts(0, stages))
+    assert busiest(cuts) == min(busiest((0, *inner, units)) for inner in combinations(range(1, units), stages - 1))
 
 
 def test_stages_before_may_take_less_where_they_have_more_units():
     # Two stages up to the second unit take 3, for the second stage must have that unit; up to the third they take 2.
-    seconds = [[1, 1, 1, 1], [1, 3, 1, 1], [1, 1, 1, 1]]
-    assert least_busy_cuts([np.concatenate([[0], np.cumsum(row)]).astype(float) for row in seconds]) == [0, 2, 3, 4]
+    busy_s, cuts = np.cumsum([[0, 1, 1, 1, 1], [0, 1, 3, 1, 1], [0, 1, 1, 1, 1]], axis=1, dtype=float), np.zeros(4, np.int64)
+    assert lightest_cut(busy_s, np.zeros(5), np.inf, cuts) == 2.0
+    assert cuts.tolist() == [0, 2, 3, 4]
 
 
 TRAININGS = [

@@ -51,7 +51,7 @@ class CutFamily:
         starts: first op of each unit by its place in the topological order and, last, the number of ops, ``(u + 1,)``.
         crossing_bytes: what goes past each place between two units; nothing at both ends, ``(u + 1,)``.
         is_roofline: whether ops are timed by their operations and bytes, and not by a profile.
-        prices: of messages of the graph's runs, see `graph_tails.run_tails_s`; kept here since layouts share them.
+        prices: of messages of the graph's runs, see `trailing_collectives.run_tails_s`; kept here since layouts share them.
     """
 
     graph: JobGraph
@@ -115,58 +115,42 @@ def evenest(
         slacks: by which share the busiest chunk may be busier.
     """
     result = np.zeros((len(slacks) + 1, num_chunks + 1), np.int64)
-    least = least_load(before[None], sends, result[-1])
+    least = lightest_cut(before[None], sends, np.inf, result[-1])
     for cuts, slack in zip(result, slacks, strict=False):
-        sends_least(before, sends, least * (1.0 + slack + 1e-12), cuts)
+        lightest_cut(before[None], sends, least * (1.0 + slack + 1e-12), cuts)
     return list(result[:-1])
 
 
 @njit()
-def least_load(before, sends, cuts):  # type: ignore[no-untyped-def]
-    """Write the cut whose busiest chunk, computing and sending, is least busy, and return its work; as `evenest`.
+def lightest_cut(before, sends, limit, cuts):  # type: ignore[no-untyped-def]
+    """Write the cut that sends least of those whose busiest chunk is no busier than a limit; return what it sends.
+
+    Where the limit is infinite, write the cut whose busiest chunk, computing and sending, is least busy; return its work.
 
     Args:
-        before: of each chunk, or the same for all, ``(k, u + 1)`` or ``(1, u + 1)``.
-        sends: as of `evenest`.
+        before: as of `evenest`, of each chunk or the same for all, ``(k, u + 1)`` or ``(1, u + 1)``.
+        sends: as of `evenest`; nothing at both ends.
+        limit: work of a chunk.
         cuts: written, ``(k + 1,)``.
     """
     k, u = len(cuts) - 1, before.shape[1] - 1
-    least, came = np.full((k + 1, u + 1), np.inf), np.zeros((k + 1, u + 1), np.int64)
+    least, came, is_bounded = np.full((k + 1, u + 1), np.inf), np.zeros((k + 1, u + 1), np.int64), limit < np.inf
     least[0, 0] = 0.0
     for chunk in range(k):
         work = before[min(chunk, len(before) - 1)]
         for last in range(chunk + 1, u - (k - chunk - 1) + 1):
-            best, sent = np.inf, sends[last] if chunk < k - 1 else 0.0
+            best = np.inf
             for first in range(last - 1, chunk - 1, -1):
                 own = work[last] - work[first]
-                if own >= best:
+                if own >= best if not is_bounded else own > limit:
                     break
-                load = max(least[chunk, first], own + sent + (sends[first] if chunk > 0 else 0.0))
-                if load < best:
-                    best, came[chunk + 1, last] = load, first
+                load = own + sends[last] + sends[first]
+                value = least[chunk, first] + sends[last] if is_bounded else max(least[chunk, first], load)
+                if load <= limit and value < best:
+                    best, came[chunk + 1, last] = value, first
             least[chunk + 1, last] = best
     go_back(came, cuts)
     return least[k, u]
-
-
-@njit()
-def sends_least(before, sends, limit, cuts):  # type: ignore[no-untyped-def]
-    """Write the cut that sends least of those whose busiest chunk is no busier than a limit; see `evenest`."""
-    k, u = len(cuts) - 1, len(before) - 1
-    waits, came = np.full((k + 1, u + 1), np.inf), np.zeros((k + 1, u + 1), np.int64)
-    waits[0, 0] = 0.0
-    for chunk in range(k):
-        for last in range(chunk + 1, u - (k - chunk - 1) + 1):
-            sent = sends[last] if chunk < k - 1 else 0.0
-            for first in range(last - 1, chunk - 1, -1):
-                own = before[last] - before[first]
-                if own > limit:
-                    break
-                received = sends[first] if chunk > 0 else 0.0
-                if own + sent + received <= limit and waits[chunk, first] + sent < waits[chunk + 1, last]:
-                    waits[chunk + 1, last] = waits[chunk, first] + sent
-                    came[chunk + 1, last] = first
-    go_back(came, cuts)
 
 
 @njit()

@@ -181,6 +181,7 @@ def cut_by_labels(pipe, tails_s, limit_s, most, most_labels, cuts):  # type: ign
         ways = 2 if pipe.is_gpipe else min(behind, m - 1) + 1
         # Without tails what is left is a line over the number of stages behind: both ends tell it.
         stride = 1 if has_tails else max(1, ways - 1)
+        columns = np.append(np.arange(ENDS), np.arange(ENDS, ENDS + ways, stride))
         for last in range(stage + 1 if stage < p - 1 else u, u - behind + 1):
             k, workspace = 0, 0.0
             down, time_s = way[stage + 1, last], span[stage + 1, last]
@@ -215,17 +216,11 @@ def cut_by_labels(pipe, tails_s, limit_s, most, most_labels, cuts):  # type: ign
                 is_beaten = False
                 for other in range(start, n):
                     is_beaten = True
-                    for column in range(ENDS):
+                    for column in columns:
                         value = grown[o, column]
                         if labels[other, column] > value + ROUNDING * abs(value):
                             is_beaten = False
                             break
-                    if is_beaten:
-                        for way_back in range(0, ways, stride):
-                            value = grown[o, ENDS + way_back]
-                            if labels[other, ENDS + way_back] > value + ROUNDING * abs(value):
-                                is_beaten = False
-                                break
                     if is_beaten:
                         break
                 if is_beaten:
@@ -240,10 +235,7 @@ def cut_by_labels(pipe, tails_s, limit_s, most, most_labels, cuts):  # type: ign
             stops[stage + 1, last] = n
     if begins[p, u] == stops[p, u]:
         return np.inf, True
-    at = begins[p, u]
-    for other in range(begins[p, u], stops[p, u]):
-        if labels[other, WHOLE] < labels[at, WHOLE]:
-            at = other
+    at = begins[p, u] + np.argmin(labels[begins[p, u] : stops[p, u], WHOLE])
     step_s = labels[at, WHOLE]
     for stage in range(p, -1, -1):
         cuts[stage] = place[at]

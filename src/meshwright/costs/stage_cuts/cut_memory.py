@@ -64,9 +64,9 @@ class CutMemory:
         """The memory of a layout's cuts, kept by the chain: rank orders and layouts that hold the same share it."""
         shape = layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches
         key = *shape, layout.recompute, state_factor(layout)
-        if key not in chain.memories:
-            chain.memories[key] = cls(layout, chain)
-        memory: CutMemory = chain.memories[key]
+        if key not in chain.known:
+            chain.known[key] = cls(layout, chain)
+        memory: CutMemory = chain.known[key]
         return memory
 
     @cached_property

@@ -5,7 +5,7 @@ Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -17,11 +17,12 @@ from ...plans.partition import Layout
 from ..pipelines.schedule_kernel import play_chunks
 from ..pipelines.schedules import MAX_TASKS, round_size, turns_of
 from ..pipelines.steady_steps import PlayedPipeline, chunk_step_s, step_s
-from ..process_groups.group_network import GroupNetwork, PlacedNetwork, slowest_group
-from ..process_groups.lanes import PlacedGroups
+from ..process_groups.group_network import GroupNetwork, lanes_of, payloads_s, slowest_group, whole_lane
+from ..process_groups.lanes import Lane, PlacedGroups, ProcessGroup
+from ..training_step.graph_step_time import is_uneven
 from ..training_step.trailing_collectives import Pieces, chunk_tails, hide_between_chunks, run_tails_s, stage_tail_s
 from ..work.graph_work import GraphWork
-from ..work.stage_work import gather_parts, messages_of, sync_parts
+from ..work.stage_work import gather_parts, sync_parts
 from .cut_family import evenest
 from .cut_labels import CutPipeline, cut_by_labels
 from .cut_memory import CutMemory
@@ -39,8 +40,6 @@ BETTER = 1e-12
 BOUND_ROUNDING = 1e-9
 """Relative. A bound adds in another order than what it bounds, and must not pass it by a rounding error."""
 
-Skips = tuple[NDArray[np.float64], NDArray[np.int64]]
-
 
 class CutPricer:
     """Prices cuts of one layout.
@@ -48,41 +47,36 @@ class CutPricer:
     Args:
         layout: the pipeline.
         chain: what is cut.
-        transfer_s: seconds in which a micro-batch goes past each place behind each chunk, ``(k, u + 1)``.
         wires: prices messages.
         order: how ranks are numbered.
         slowdown: factor on computing and sending that run side by side.
-        skips: see `CutPipeline.skips_s` and ``way_of``; None where outputs are relayed.
         capacity_bytes: memory of a device.
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        chain: Chain,
-        transfer_s: NDArray[np.float64],
-        wires: GroupNetwork,
-        order: str,
-        slowdown: float,
-        skips: Skips | None,
-        capacity_bytes: float,
+        self, layout: Layout, chain: Chain, wires: GroupNetwork, order: str, slowdown: float, capacity_bytes: float
     ) -> None:
-        self.layout, self.chain, self.transfer_s = layout, chain, transfer_s
-        self.wires, self.order, self.slowdown = wires, order, slowdown
+        self.layout, self.chain, self.wires, self.order, self.slowdown = layout, chain, wires, order, slowdown
         self.memory = CutMemory.from_chain(layout, chain)
-        is_gpipe, m, hides = layout.schedule == "gpipe", layout.num_micro_batches, layout.overlap_pp
-        passes_s, (skips_s, way_of) = (
-            (chain.forward_s, chain.backward_s),
-            skips or (np.zeros((2, 0, 0, 0)), np.zeros(layout.pp, np.int64)),
+        lane = whole_lane(wires, layout, order)
+        self.pipe = CutPipeline(
+            layout.schedule == "gpipe",
+            layout.num_micro_batches,
+            chain.forward_s,
+            chain.backward_s,
+            self._transfers_s(lane),
+            *self._skips_s(lane),
+            layout.overlap_pp,
+            self.memory.held,
+            capacity_bytes,
         )
-        self.pipe = CutPipeline(is_gpipe, m, *passes_s, transfer_s, skips_s, way_of, hides, self.memory.held, capacity_bytes)
 
     def shortest(self) -> tuple[NDArray[np.int64] | None, bool]:
         """The cut of the shortest step of a plain pipeline among those that fit, and whether the search came to its end."""
         layout, chain, pipe = self.layout, self.chain, self.pipe
         best_s, result = np.inf, None
         guesses = [self.memory.leanest, *chain.evenest(layout.pp, SLACKS)]
-        guesses += evenest(chain.busy_s, self.transfer_s[0], layout.pp, SLACKS)
+        guesses += evenest(chain.busy_s, pipe.transfer_s[0], layout.pp, SLACKS)
         for one in {guess.tobytes(): guess for guess in guesses}.values():
             if self.memory.peaks_bytes(one[None])[0] <= pipe.capacity_bytes and (seconds := self.step_s(one)) < best_s:
                 best_s, result = seconds, one
@@ -96,131 +90,100 @@ class CutPricer:
                 limit_s, result = seconds * (1 - BETTER), cuts.copy()
         return result, bool(is_done)
 
-    def best(self, below_s: float = np.inf) -> NDArray[np.int64] | None:
-        """The compared cut of the shortest step among those that fit and take less than ``below_s``, see `_best_of`."""
-        cuts = self.memory.compared[self.memory.compared_bytes <= self.pipe.capacity_bytes]
-        spans_s = self._first_spans_s(cuts)
-        if self.layout.copies == 1:
-            return self._best_of(cuts, spans_s, lambda place: float(spans_s[place]), below_s)
-        spans_s = np.maximum(spans_s, self._synced_s(cuts))
-        return self._best_of(cuts, spans_s, lambda place: self.step_s(cuts[place]), below_s)
-
-    def best_placed(
-        self, wires: PlacedNetwork, work: GraphWork, lanes_s: Sequence[NDArray[np.float64]], step_s: Callable[[GraphWork], float]
-    ) -> NDArray[np.int64] | None:
-        """Return the best of the compared cuts where hosts differ: each is priced on its own devices.
+    def best(self, seconds: Callable[[NDArray[np.int64]], float], below_s: float = np.inf) -> NDArray[np.int64] | None:
+        """The compared cut of the shortest step among those that fit; of equal ones the leanest and then the first.
 
         Args:
-            wires: prices messages.
-            work: the job under some cut of the layout.
-            lanes_s: as ``transfer_s``, of each lane.
-            step_s: prices the job under a cut.
-        """
-        cuts = self.memory.compared[self.memory.compared_bytes <= self.pipe.capacity_bytes]
-        alone_s = np.max([self._alone_s(cuts, transfer_s) for transfer_s in lanes_s], axis=0)
-        bounds_s = (alone_s + self._least_tails_s(cuts, wires)).max(axis=1, initial=0.0)
-
-        def seconds(place: int) -> float:
-            starts, (sent, received) = self.chain.starts[cuts[place]], self._sizes(cuts[place])
-            chunks = tuple(work.graph.order[first:last] for first, last in pairwise(starts))
-            return step_s(replace(work, chunks=chunks, boundary_bytes=sent, given_bytes=received))
-
-        return self._best_of(cuts, bounds_s * (1 - BOUND_ROUNDING), seconds)
-
-    def _best_of(
-        self, cuts: NDArray[np.int64], bounds_s: NDArray[np.float64], seconds: Callable[[int], float], below_s: float = np.inf
-    ) -> NDArray[np.int64] | None:
-        """Return the cut of the shortest step, of equal ones the leanest and then the first; what cannot be better is skipped.
-
-        Args:
-            cuts: that fit, ``(f, k + 1)``.
-            bounds_s: their steps take no less, ``(f,)``.
-            seconds: the step of a cut by its place.
+            seconds: the step of a cut; what cannot be better is not asked.
             below_s: it takes less.
         """
+        cuts = self.memory.compared[self.memory.compared_bytes <= self.pipe.capacity_bytes]
+        bounds_s = self._bounds_s(cuts) * (1 - BOUND_ROUNDING)
         best: tuple[float, float, int] = (below_s, -np.inf, -1)
         for place in np.argsort(bounds_s, kind="stable").tolist():
             if bounds_s[place] > best[0]:
                 break
-            if (found_s := seconds(place)) <= best[0]:
+            if (found_s := seconds(cuts[place])) <= best[0]:
                 best = min(best, (found_s, float(self.memory.peaks_bytes(cuts[place][None])[0]), place))
         return None if best[-1] < 0 else cuts[best[-1]]
 
-    def _alone_s(self, cuts: NDArray[np.int64], transfer_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Seconds that each stage of each cut is busy on a lane, of the first from its first to its last pass, ``(f, p)``."""
-        layout, p, v, m = self.layout, self.layout.pp, self.layout.virtual_stages, self.layout.num_micro_batches
-        own_s = np.diff(self.chain.busy_s[cuts], axis=1) if self.chain.is_direct else self._own_s(cuts, transfer_s)
-        result: NDArray[np.float64] = own_s.reshape(len(cuts), v, p).sum(axis=1) * m
-        if m * p * v * 2 <= MAX_TASKS and not self.chain.is_direct:
-            pipe = self.pipe._replace(transfer_s=transfer_s)
-            spans_s = _spans_s(pipe, turns_of(layout.schedule, p, v, m), cuts, False, np.zeros(len(cuts)))
-            result[:, 0] = np.maximum(result[:, 0], spans_s)
-        return result
+    def _bounds_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """At most the time of each cut's step but for rounding, ``(f,)``.
 
-    def _least_tails_s(self, cuts: NDArray[np.int64], wires: PlacedNetwork) -> NDArray[np.float64]:
-        """At most what follows the passes of each stage, ``(f, p)``; nothing where chunks hide it between each other."""
-        layout, chain, result = self.layout, self.chain, np.zeros((len(cuts), self.layout.pp))
-        if hide_between_chunks(layout):
-            return result
-        placed, passes = wires.layout(layout, self.order), (chain.backward_ops, chain.forward_ops)
-        shape = len(cuts), layout.virtual_stages, layout.pp
-        for parts, each in zip((sync_parts, gather_parts), passes, strict=True):
-            own_s, held = (
-                np.diff(np.append(0.0, np.cumsum(one))[chain.starts][cuts], axis=1).reshape(shape).sum(axis=1) for one in each
-            )
-            if parts is sync_parts and not layout.overlap_pp:
-                own_s = own_s + self.transfer_s[0].max()  # which the last transfer may hide too
-            for stage in range(layout.pp):
-                known, place = np.unique(held[:, stage], return_inverse=True)
-                whole_s = np.zeros(len(known))
-                for number, size in enumerate(known.tolist()):
-                    for message in messages_of(parts, layout, size):
-                        groups = [PlacedGroups(len(one.devices[0]), (one,)) for one in placed.groups(message.axis)[stage]]
-                        whole_s[number] += min(wires.group_s(message.operation, message.payload_bytes, group) for group in groups)
-                shown_s = whole_s[place] - own_s[:, stage] if layout.overlap_dp else whole_s[place]
-                result[:, stage] += np.maximum(0.0, shown_s)
-        return result
-
-    def _synced_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Least time of each cut's step by the gradients of a stage, ``(f,)``.
-
-        The longest message of a stage begins when the backward passes of its last chunk begin to end. Those of a round are left
-        then, and transfers that passes hold, which it may hide behind.
+        A stage is busy with all its passes, the first one from its first to its last pass, and messages follow. Without replicas
+        none do: the result is then the step's, and infinite for cuts that take longer than another one.
         """
         layout, p, v, m = self.layout, self.layout.pp, self.layout.virtual_stages, self.layout.num_micro_batches
-        if self.slowdown > 2:
-            return np.zeros(len(cuts))
-        shape = len(cuts), v, p
-        hiding_s, held = (
-            np.diff(np.append(0.0, np.cumsum(one))[self.chain.starts][cuts], axis=1).reshape(shape).sum(axis=1)
-            for one in self.chain.backward_ops
-        )
-        known, place = np.unique(held, return_inverse=True)
-        longest_s = np.zeros(len(known))
-        for number, size in enumerate(known.tolist()):
-            for item in messages_of(sync_parts, layout, size):
-                group = slowest_group(self.wires, layout, item.axis, self.order)
-                longest_s[number] = max(longest_s[number], self.wires.group_s(item.operation, item.payload_bytes, group))
-        own_s, alone_s = (
-            one.reshape(shape).sum(axis=1)
-            for one in (self._own_s(cuts, self.transfer_s), np.diff(self.chain.busy_s[cuts], axis=1))
-        )
-        left_s = (round_size(p, m) if v > 1 else 1) * (hiding_s + own_s - alone_s) if layout.overlap_dp else 0.0
-        left_s = np.maximum(0.0, longest_s[place].reshape(len(cuts), p) - left_s)
-        least_s: NDArray[np.float64] = (m * own_s + left_s).max(axis=1, initial=0.0) * (1 - BOUND_ROUNDING)
-        return least_s
+        is_played = m * p * v * 2 <= MAX_TASKS and not self.chain.is_direct
+        lanes_s = [self.pipe.transfer_s]
+        if is_uneven(self.wires, layout):
+            lanes = {id(lane): lane for lane in lanes_of(self.wires, layout, self.order)}
+            lanes_s = [self._transfers_s(lane) for lane in lanes.values()]
+        tails_s, result = self._least_tails_s(cuts), np.zeros(len(cuts))
+        for transfer_s in lanes_s:
+            own_s = self._own_s(cuts, transfer_s)
+            alone_s = m * self._of_stages(own_s)
+            # to a stage, all that it does, and back
+            first_s = (np.cumsum(own_s[:, :p], axis=1) - own_s[:, :p] + alone_s).max(axis=1, initial=0.0)
+            if is_played:
+                pipe, turns = self.pipe._replace(transfer_s=transfer_s), turns_of(layout.schedule, p, v, m)
+                first_s = _spans_s(pipe, turns, cuts, layout.copies == 1, first_s)
+            if not hide_between_chunks(layout):  # there bubbles may hide messages too
+                alone_s[:, 0] = first_s
+            result = np.max([result, first_s, (alone_s + tails_s).max(axis=1)], axis=0)
+        return result
 
-    def _first_spans_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Time of each cut's first stage, at most that of its step; infinite where another one takes less, ``(f,)``."""
-        layout, p, v, m = self.layout, self.layout.pp, self.layout.virtual_stages, self.layout.num_micro_batches
-        if p * v * m * 2 > MAX_TASKS or self.chain.is_direct:
-            return np.array([float(self._played(cut).played.span_s[0]) for cut in cuts])
-        # to a stage, all that it does, and back
-        own = self._own_s(cuts, self.transfer_s)
-        way = np.cumsum(own[:, :p], axis=1) - own[:, :p]
-        bounds_s = (way + m * own.reshape(len(cuts), v, p).sum(axis=1)).max(axis=1, initial=0.0)
-        spans_s: NDArray[np.float64] = _spans_s(self.pipe, turns_of(layout.schedule, p, v, m), cuts, layout.copies == 1, bounds_s)
-        return spans_s
+    def _least_tails_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """At most what messages add to the passes of each stage, ``(f, p)``.
+
+        Where chunks hide messages between each other, the longest one of gradients begins when the backward passes of the last
+        chunk begin to end. Those of a round are left then, and transfers that passes hold, which it may hide behind.
+        """
+        layout, hides, result = self.layout, hide_between_chunks(self.layout), np.zeros((len(cuts), self.layout.pp))
+        if hides and (self.slowdown > 2 or is_uneven(self.wires, layout)):
+            return result
+        for parts, ops in ((sync_parts, self.chain.backward_ops), (gather_parts, self.chain.forward_ops))[: 1 if hides else 2]:
+            before = (np.append(0.0, np.cumsum(one))[self.chain.starts] for one in ops)
+            hiding_s, held = (self._of_stages(np.diff(one[cuts], axis=1)) for one in before)
+            if hides:
+                waits_s = self._own_s(cuts, self.pipe.transfer_s) - np.diff(self.chain.busy_s[cuts], axis=1)
+                hiding_s = round_size(layout.pp, layout.num_micro_batches) * (hiding_s + self._of_stages(waits_s))
+            elif parts is sync_parts and not layout.overlap_pp:
+                hiding_s += self.pipe.transfer_s[0].max()  # which the last transfer may hide too
+            for stage in range(layout.pp):
+                known, place = np.unique(held[:, stage], return_inverse=True)
+                is_sent, messages_s = known > 0, np.zeros((len(parts(layout)), len(known)))
+                for message_s, part in zip(messages_s, parts(layout), strict=True):
+                    sizes, groups = known[is_sent] / part.divisor, self._groups(part.axis, stage)
+                    message_s[is_sent] = np.min([payloads_s(self.wires, part.operation, sizes, one) for one in groups], axis=0)
+                whole_s = (messages_s.max(axis=0, initial=0.0) if hides else messages_s.sum(axis=0))[place]
+                result[:, stage] += np.maximum(0.0, whole_s - hiding_s[:, stage]) if layout.overlap_dp else whole_s
+        return result
+
+    def _groups(self, axis: str, stage: int) -> list[ProcessGroup]:
+        """Groups of a stage along an axis; where hosts are equal the slowest one."""
+        if not is_uneven(self.wires, self.layout):
+            return [slowest_group(self.wires, self.layout, axis, self.order)]
+        groups = self.wires.layout(self.layout, self.order).groups(axis)[stage]
+        return [PlacedGroups(len(one.devices[0]), (one,)) for one in groups]
+
+    def placed_step_s(self, work: GraphWork, step_s: Callable[[GraphWork], float], cuts: NDArray[np.int64]) -> float:
+        """Seconds of a step on the devices of the ranks themselves.
+
+        Args:
+            work: the job under some cut of the layout.
+            step_s: prices the job under a cut.
+            cuts: the cut that is meant.
+        """
+        chain, first, last = self.chain, cuts[:-1], cuts[1:]
+        sent, received = (each[first, last] for each in chain.skips) if chain.is_direct else (chain.crossing_bytes[last], None)
+        chunks = tuple(work.graph.order[begin:end] for begin, end in pairwise(chain.starts[cuts]))
+        return step_s(replace(work, chunks=chunks, boundary_bytes=sent, given_bytes=received))
+
+    def _of_stages(self, of_chunks: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums over the chunks of each stage, ``(f, p)``, of what each chunk has, ``(f, k)``."""
+        sums: NDArray[np.float64] = of_chunks.reshape(len(of_chunks), self.layout.virtual_stages, self.layout.pp).sum(axis=1)
+        return sums
 
     def step_s(self, cuts: NDArray[np.int64]) -> float:
         """Seconds of a step, as `GraphPricer.step_s` says."""
@@ -244,22 +207,48 @@ class CutPricer:
             task_s[:, 0, :2] = own
             return PlayedPipeline.play(layout, task_s, np.zeros(len(own)))
         task_s[:, :, :2] = own.reshape(layout.virtual_stages, layout.pp, 2).swapaxes(0, 1)
-        return PlayedPipeline.play(layout, task_s, self.transfer_s[np.arange(len(own)), cuts[1:]])
+        return PlayedPipeline.play(layout, task_s, self.pipe.transfer_s[np.arange(len(own)), cuts[1:]])
 
     def _own_s(self, cuts: NDArray[np.int64], transfer_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Seconds of a micro-batch on each chunk of each cut, with its transfers, ``(f, k)``."""
+        """Seconds of a micro-batch on each chunk of each cut, with its transfers unless direct, ``(f, k)``."""
         own: NDArray[np.float64] = np.diff(self.chain.busy_s[cuts], axis=1)
-        if not self.layout.overlap_pp:
+        if not (self.layout.overlap_pp or self.chain.is_direct):
             ways = transfer_s[np.arange(own.shape[1]), cuts[:, 1:]]
             own = own + ways + np.pad(ways, ((0, 0), (1, 0)))[:, :-1]
         return own
 
-    def _sizes(self, cuts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Bytes that each chunk of a cut brings on and, sent directly, gets, ``(k,)`` each."""
+    def _transfers_s(self, lane: Lane) -> NDArray[np.float64]:
+        """Seconds in which a micro-batch, or its gradient, goes past each place behind each chunk of a lane, ``(k, u + 1)``.
+
+        Nothing goes past the last one.
+        """
+        p, num_chunks = self.layout.pp, self.layout.pp * self.layout.virtual_stages
+        result = np.zeros((num_chunks, self.chain.num_units + 1))
+        for chunk in range(num_chunks - 1):
+            result[chunk] = self._sent_s(tuple(way[chunk % p] for way in lane.ways), self.chain.crossing_bytes)
+        return result
+
+    def _skips_s(self, lane: Lane) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return seconds of direct messages on each kind of way of a lane, and the kind of each stage's way."""
+        p = self.layout.pp
         if not self.chain.is_direct:
-            return self.chain.crossing_bytes[cuts[1:]], None
-        sent, received = self.chain.skips
-        return sent[cuts[:-1], cuts[1:]], received[cuts[:-1], cuts[1:]]
+            return np.zeros((2, 0, 0, 0)), np.zeros(p, np.int64)
+        ways = list(zip(*(way[:p] for way in lane.ways), strict=True))
+        kinds = list(dict.fromkeys(ways))
+        seconds = np.stack([self._sent_s(both, np.stack(self.chain.skips)) for both in kinds], axis=1)
+        return seconds, np.array([kinds.index(both) for both in ways], np.int64)
+
+    def _sent_s(self, ways: tuple[ProcessGroup, ...], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Seconds of transfers there or back, whichever take longer; prices take the one that is meant."""
+        known, key = self.chain.known, (self.wires, ways, sizes.ndim)
+        if key not in known:
+            each, place = np.unique(sizes, return_inverse=True)
+            seconds = [
+                max(self.wires.group_s("send_recv", size, way) for way in ways) if size > 0 else 0.0 for size in each.tolist()
+            ]
+            known[key] = np.array(seconds)[place.reshape(sizes.shape)]
+        result: NDArray[np.float64] = known[key]
+        return result
 
     def _pieces(self, cuts: NDArray[np.int64], stage: int) -> tuple[Pieces, Pieces]:
         """Seconds and bytes of the ops of each chunk of a stage, backward and forward."""

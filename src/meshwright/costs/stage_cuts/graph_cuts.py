@@ -14,7 +14,7 @@ Legend: ``u`` units that stay whole, ``k`` chunks, one for each stage unless sch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,13 +27,12 @@ from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..pipelines.kept import first_rounds
 from ..pipelines.schedules import is_plain, turns_of
-from ..process_groups.group_network import GroupNetwork, lanes_of, whole_lane
-from ..process_groups.lanes import Lane, ProcessGroup
+from ..process_groups.group_network import GroupNetwork
 from ..settings import CostSettings
 from ..training_step.graph_step_time import GraphPricer, is_uneven
 from ..work.graph_work import describe_graph
 from .cut_memory import CutMemory
-from .cut_prices import CutPricer, Skips
+from .cut_prices import CutPricer
 from .tight_cuts import tight_cuts
 from .unit_chain import Chain
 
@@ -55,18 +54,6 @@ class Cuts(NamedTuple):
     places: tuple[int, ...] | None
     is_proven: bool
     least_bytes: float = 0.0
-
-
-class Least(NamedTuple):
-    """Lower bounds over all cuts that are compared.
-
-    Attributes:
-        busiest_s: seconds of a micro-batch, forward and backward, on the busiest stage.
-        held_bytes: of the fullest rank.
-    """
-
-    busiest_s: float
-    held_bytes: float
 
 
 def find_cuts(
@@ -108,20 +95,17 @@ def find_cuts(
         raise PlanError(f"{num_chunks} stages are more than the job's {what}", field="layout.pp", value=units)
     if num_chunks == 1:
         return Cuts((0, graph.num_ops), True)  # there is nothing to choose
-    whole = whole_lane(wires, layout, order)
-    transfer_s, skips = _transfers_s(layout, chain, wires, whole), _skips_s(layout, chain, wires, whole)
     capacity_bytes *= 1 - ROUNDING
-    pricer = CutPricer(layout, chain, transfer_s, wires, order, costs.overlap_slowdown, skips, capacity_bytes)
+    pricer = CutPricer(layout, chain, wires, order, costs.overlap_slowdown, capacity_bytes)
     if is_uneven(wires, layout):
         work = describe_graph(graph, layout, device, costs, cuts=chain.starts[pricer.memory.compared[0]].tolist())
-        lanes = {id(lane): lane for lane in lanes_of(wires, layout, order)}.values()
-        lanes_s = [_transfers_s(layout, chain, wires, lane) for lane in lanes]
-        cuts = pricer.best_placed(wires, work, lanes_s, GraphPricer(device, wires, costs.overlap_slowdown, order).step_s)
+        priced = GraphPricer(device, wires, costs.overlap_slowdown, order).step_s
+        cuts = pricer.best(partial(pricer.placed_step_s, work, priced))
     elif is_plain(layout.schedule, layout.virtual_stages, overlaps_sends=layout.overlap_pp):
         cuts, is_proven = pricer.shortest()
         return Cuts(_places(chain, cuts), is_proven)
     else:
-        cuts = pricer.best(below_s)
+        cuts = pricer.best(pricer.step_s, below_s)
         if cuts is None and below_s < np.inf and pricer.memory.compared_bytes.min(initial=np.inf) <= capacity_bytes:
             return Cuts(None, True)
     if cuts is not None or layout.virtual_stages == 1 or chain.family.is_whole(num_chunks):
@@ -134,13 +118,16 @@ def find_cuts(
     return Cuts(_places(chain, min(result, key=pricer.step_s)), True)
 
 
-def least_of(layout: Layout, chain: Chain, capacity_bytes: float) -> Least | None:
+def least_of(layout: Layout, chain: Chain, capacity_bytes: float) -> tuple[float, float] | None:
     """Lower bounds for the best cut that fits, known before the search; None where none is known to fit.
 
     Args:
         layout: its pipeline.
         chain: what is cut.
         capacity_bytes: memory of a device.
+
+    Returns:
+        Seconds of a micro-batch, forward and backward, on the busiest stage, and bytes of the fullest rank.
     """
     num_chunks = layout.pp * layout.virtual_stages
     if num_chunks == 1 or chain.num_units < num_chunks:
@@ -148,46 +135,8 @@ def least_of(layout: Layout, chain: Chain, capacity_bytes: float) -> Least | Non
     memory = CutMemory.from_chain(layout, chain)
     if memory.least_bytes > capacity_bytes * (1 - ROUNDING):
         return None
-    return Least(chain.least_busiest_s(layout.pp, layout.virtual_stages), memory.least_bytes)
+    return chain.least_busiest_s(layout.pp, layout.virtual_stages), memory.least_bytes
 
 
 def _places(chain: Chain, cuts: NDArray[np.int64] | None) -> tuple[int, ...] | None:
     return None if cuts is None else tuple(chain.starts[cuts].tolist())
-
-
-def _transfers_s(layout: Layout, chain: Chain, wires: GroupNetwork, lane: Lane) -> NDArray[np.float64]:
-    """Seconds in which a micro-batch, or its gradient, goes past each place behind each chunk of a lane, ``(k, u + 1)``.
-
-    Nothing goes past the last one.
-    """
-    num_chunks = layout.pp * layout.virtual_stages
-    result = np.zeros((num_chunks, chain.num_units + 1))
-    for chunk in range(num_chunks - 1):
-        ways = tuple(way[chunk % layout.pp] for way in lane.ways)
-        key = wires, ways
-        if key not in chain.transfers:
-            sizes, place = np.unique(chain.crossing_bytes, return_inverse=True)
-            chain.transfers[key] = np.array([_slower_s(wires, size, ways) for size in sizes.tolist()])[place]
-        result[chunk] = chain.transfers[key]
-    return result
-
-
-def _slower_s(wires: GroupNetwork, size: float, ways: Sequence[ProcessGroup]) -> float:
-    """A transfer there or back, whichever takes longer; prices take the one that is meant."""
-    return max(wires.group_s("send_recv", size, way) for way in ways) if size > 0 else 0.0
-
-
-def _skips_s(layout: Layout, chain: Chain, wires: GroupNetwork, lane: Lane) -> Skips | None:
-    """Return seconds of direct messages on each kind of way of a lane, and the kind of each stage's way; None if relayed."""
-    if not chain.is_direct or layout.pp == 1:
-        return None
-    ways = list(zip(*(way[: layout.pp] for way in lane.ways), strict=True))
-    kinds = list(dict.fromkeys(ways))
-    for both in kinds:
-        key = wires, both, "direct"
-        if key not in chain.transfers:
-            sizes, place = np.unique(np.stack(chain.skips), return_inverse=True)
-            seconds = [_slower_s(wires, size, both) for size in sizes.tolist()]
-            chain.transfers[key] = np.array(seconds)[place.reshape(2, *chain.skips[0].shape)]
-    seconds_of = np.stack([chain.transfers[wires, both, "direct"] for both in kinds], axis=1)
-    return seconds_of, np.array([kinds.index(both) for both in ways], np.int64)

@@ -24,11 +24,9 @@ from ..process_groups.group_network import GroupNetwork
 from ..settings import CostSettings
 from ..training_step.graph_step_time import GraphPricer
 from ..work.graph_work import GraphWork, describe_graph, op_times_s
-from .cut_family import least_load
+from .cut_family import lightest_cut
 from .graph_cuts import find_cuts
 from .unit_chain import Chain
-
-Times = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +40,7 @@ class MixedDevices:
 
     types: tuple[DeviceType, ...]
     of_rank: NDArray[np.int64]
-    _times: dict[tuple[object, ...], Times] = field(default_factory=dict, repr=False)
+    _times: dict[tuple[object, ...], NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
     @property
     def slowest(self) -> DeviceType:
@@ -71,9 +69,7 @@ class MixedDevices:
         forward_s, backward_s = work.forward_s.copy(), work.backward_s.copy()
         for stage, kinds in enumerate(of_stages):
             ops = work.ops_of(stage)
-            results = [self._op_times_s(work.graph, work.layout, kind, costs) for kind in np.unique(kinds).tolist()]
-            forward_s[ops] = np.max([forward[ops] for forward, _ in results], axis=0)
-            backward_s[ops] = np.max([backward[ops] for _, backward in results], axis=0)
+            forward_s[ops], backward_s[ops] = self._op_times_s(work.graph, work.layout, kinds, costs)[:, ops]
         return replace(work, forward_s=forward_s, backward_s=backward_s)
 
     def of_replica(self, work: GraphWork, costs: CostSettings, replica: int, order: str = DEFAULT_ORDER) -> GraphWork:
@@ -118,11 +114,15 @@ class MixedDevices:
         ]
         return min(works, key=lambda work: (max(0.0, self.missing_bytes(work, order)), pricer.step_s(work)))
 
-    def _op_times_s(self, graph: JobGraph, layout: Layout, kind: int, costs: CostSettings) -> Times:
-        key = id(graph), layout.micro_batch, layout.recompute, layout.sp_d, layout.sp_h, layout.sp_w, kind, costs
-        if key not in self._times:
-            self._times[key] = op_times_s(graph, layout, self.types[kind], costs)
-        return self._times[key]
+    def _op_times_s(self, graph: JobGraph, layout: Layout, kinds: NDArray[np.int64], costs: CostSettings) -> NDArray[np.float64]:
+        """Seconds of each op forward and backward on the slowest of some types, ``(2, n)``."""
+        of_layout = id(graph), layout.micro_batch, layout.recompute, layout.sp_d, layout.sp_h, layout.sp_w, costs
+        used = np.unique(kinds).tolist()
+        for kind in used:
+            if (*of_layout, kind) not in self._times:
+                self._times[*of_layout, kind] = np.stack(op_times_s(graph, layout, self.types[kind], costs))
+        slowest_s: NDArray[np.float64] = np.max([self._times[*of_layout, kind] for kind in used], axis=0)
+        return slowest_s
 
     def _least_busy(
         self, graph: JobGraph, layout: Layout, costs: CostSettings, of_stages: Sequence[NDArray[np.int64]]
@@ -131,21 +131,8 @@ class MixedDevices:
         starts = [*layer_starts(graph).tolist(), graph.num_ops]
         if len(starts) - 1 < layout.pp:
             return None
-        busy_s = []
-        for kinds in of_stages:
-            results = [self._op_times_s(graph, layout, kind, costs) for kind in np.unique(kinds).tolist()]
-            of_ops = np.max([forward for forward, _ in results], axis=0) + np.max([backward for _, backward in results], axis=0)
-            busy_s.append(np.concatenate([[0.0], np.cumsum(of_ops[graph.order])])[starts])
-        return tuple(starts[unit] for unit in least_busy_cuts(busy_s))
-
-
-def least_busy_cuts(busy_s: Sequence[NDArray[np.float64]]) -> list[int]:
-    """Units at which stages begin and, last, ``u``, so that the busiest stage takes least; each has a unit at least.
-
-    Args:
-        busy_s: of each stage, seconds of all units before each one if it had them, ``p`` arrays ``(u + 1,)``.
-    """
-    cuts = np.zeros(len(busy_s) + 1, np.int64)
-    least_load(np.stack(busy_s), np.zeros(len(busy_s[0])), cuts)
-    result: list[int] = cuts.tolist()
-    return result
+        of_ops = np.stack([self._op_times_s(graph, layout, kinds, costs).sum(axis=0) for kinds in of_stages])[:, graph.order]
+        busy_s = np.ascontiguousarray(np.pad(np.cumsum(of_ops, axis=1), ((0, 0), (1, 0)))[:, starts])
+        cuts = np.zeros(layout.pp + 1, np.int64)
+        lightest_cut(busy_s, np.zeros(len(starts)), np.inf, cuts)
+        return tuple(starts[unit] for unit in cuts.tolist())

@@ -39,9 +39,7 @@ class Chain:
         crossing_bytes: of a micro-batch past each place between two units; nothing at both ends, ``(u + 1,)``.
         skips: bytes that a run of units sends to later ones and gets from earlier ones, where they go directly. By its first
             unit and the unit behind its last, ``(u + 1, u + 1)`` each. Without elements where outputs are relayed.
-        transfers: seconds of that by wires and group, kept here since layouts share them, ``(u + 1,)`` each.
-        even_cuts: by stages and slacks, see `evenest`; kept here for the same reason.
-        memories: of cuts by what decides them, see `cut_memory.CutMemory.from_chain`; likewise.
+        known: seconds of transfers, even cuts and memories of cuts by what decides them, kept here since layouts share them.
     """
 
     starts: NDArray[np.int64]
@@ -55,9 +53,7 @@ class Chain:
     workspace_bytes: NDArray[np.float64]
     crossing_bytes: NDArray[np.float64]
     skips: tuple[NDArray[np.float64], NDArray[np.float64]] = (NOTHING, NOTHING)
-    transfers: dict[object, NDArray[np.float64]] = field(default_factory=dict, repr=False)
-    even_cuts: dict[tuple[float, ...], list[NDArray[np.int64]]] = field(default_factory=dict, repr=False)
-    memories: dict[object, Any] = field(default_factory=dict, repr=False)
+    known: dict[object, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def from_graph(
@@ -124,9 +120,10 @@ class Chain:
     def evenest(self, num_stages: int, slacks: Sequence[float]) -> list[NDArray[np.int64]]:
         """For each slack a cut of one chunk a stage whose busiest one computes little, see `cut_family.evenest`."""
         key = num_stages, *slacks
-        if key not in self.even_cuts:
-            self.even_cuts[key] = evenest(self.busy_s, np.zeros(self.num_units + 1), num_stages, slacks)
-        return self.even_cuts[key]
+        if key not in self.known:
+            self.known[key] = evenest(self.busy_s, np.zeros(self.num_units + 1), num_stages, slacks)
+        cuts: list[NDArray[np.int64]] = self.known[key]
+        return cuts
 
     def least_busiest_s(self, num_stages: int, num_chunks: int) -> float:
         """Seconds that a micro-batch takes on the busiest stage, at least, with any cut; of several chunks any of the family."""

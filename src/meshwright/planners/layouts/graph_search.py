@@ -256,8 +256,9 @@ class GraphSearch:
         least = least_of(layout, self._chain(layout), self.capacity_bytes)
         if least is None:
             return None
-        bound_s = layout.num_micro_batches * least.busiest_s * (1 - ROUNDING)
-        return branch._replace(bound_s=bound_s, memory_bytes=least.held_bytes * (1 - ROUNDING))
+        busiest_s, held_bytes = least
+        bound_s = layout.num_micro_batches * busiest_s * (1 - ROUNDING)
+        return branch._replace(bound_s=bound_s, memory_bytes=held_bytes * (1 - ROUNDING))
 
     def _bounded(self, branch: _Branch, most_steps: float | None) -> _Branch | None:
         """A layout with its bounds; None, and counted, where it does not fit.
