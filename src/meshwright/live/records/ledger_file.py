@@ -186,10 +186,9 @@ def _is_new(database: sqlite3.Connection, path: Path) -> bool:
 
 
 def refuse_other_version(database: sqlite3.Connection, path: Path) -> None:
-    """Refuse a ledger of an earlier version, whose records have no sums."""
-    columns = {name for _, name, *_ in database.execute("PRAGMA table_info(change)")}
-    if columns and "sum" not in columns:
-        version = _pragma(database, "user_version")
+    """Refuse a ledger of another version, whose records have no sums as here."""
+    version, columns = _pragma(database, "user_version"), database.execute("PRAGMA table_info(change)").fetchall()
+    if version != SCHEMA_VERSION and "sum" not in {name for _, name, *_ in columns}:
         raise InputFileError(f"is a ledger of version {version}; version {SCHEMA_VERSION} is known", file=path)
 
 
