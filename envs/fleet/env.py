@@ -51,8 +51,8 @@ class FleetEnv(EpisodeEnv):
     had, and jobs on them wait again. See `simulation.fleet.dynamics`.
 
     **Observation.** ``Dict``; features lie in [0, 1] (a time ``t`` as ``t / (t + mean duration of a job)``). ``m`` hosts, ``r``
-    trunks (above a leaf switch or a site each), ``u`` running jobs, ``v`` jobs on offer, ``a`` actions. Lists of the features:
-    the constants of `envs.fleet.observation`; which hosts are below a trunk: `envs.fleet.features.trunk_members`.
+    trunks (above a leaf switch or a site each), ``u`` running jobs, ``v`` jobs on offer, ``a`` actions. Features in order:
+    the classes of `envs.fleet.features`; which hosts are below a trunk: `envs.fleet.features.trunk_members`.
 
     =================  ===========  =========================================================================
     key                shape        meaning
@@ -76,8 +76,8 @@ class FleetEnv(EpisodeEnv):
                                     the host. 0 where it is not below. No policy here reads them.
     =================  ===========  =========================================================================
 
-    **Reward.** Sums to the benchmark's objective over an episode (see `envs.fleet.reward`), in mean durations of a job. For
-    mean completion time it is minus each job's completion time, less the job's usual time, paid when its end is foreseen.
+    **Reward.** Sums over an episode to a figure of all jobs, in mean durations of a job (see `envs.fleet.reward`). For mean
+    completion time: minus each job's completion time, plus its usual time, which no decision changes, when its end is foreseen.
 
     **Episode end.** Terminated when every job has completed or been turned away; never truncated. Starts with an empty cluster.
 

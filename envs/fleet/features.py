@@ -1,5 +1,9 @@
 """The meaning of each column of an observation of a fleet, in order.
 
+All values lie in [0, 1]. A *time* ``t`` is given as ``t / (t + mean duration of a job)``, `Fleet.mean_duration_s`; 1 is without
+end. A *count* ``x`` is given as ``x / (1 + x)``, *devices* ``n`` of all ``N`` as ``log(n + 1) / log(N + 1)``. A *load* is the
+share of time for which jobs keep a link busy, summed and halved, at most 1.
+
 Each class lists the columns of one array; a tuple of their names goes with it. `observation` writes columns and networks read
 them as members of these classes. `models.fleet.saved` stores a digest of the names: a policy is refused where they differ.
 """
@@ -18,37 +22,37 @@ from .fleet import Fleet
 class EntryColumn(Column):
     """Columns of an entry of the menu."""
 
-    DEVICES = "devices"
-    STEP = "step against best"
-    DEVICE_SECONDS = "device-seconds against least"
-    APART = "slowdown on hosts far apart"
-    SLOWEST_TYPE = "slowdown on the slowest device type"
-    MEMORY = "memory"
-    HOSTS_WANTED = "hosts wanted"
+    DEVICES = "devices"  #: Devices.
+    STEP = "step against best"  #: The least step time of the job type over that of the entry; 1 for the fastest.
+    DEVICE_SECONDS = "device-seconds against least"  #: The least of the job type over those of the entry.
+    APART = "slowdown on hosts far apart"  #: Share of the step time on hosts far apart that hosts close by save.
+    SLOWEST_TYPE = "slowdown on the slowest device type"  #: Share of the step time there that the fastest saves.
+    MEMORY = "memory"  #: Share of the largest device's memory that a rank takes.
+    HOSTS_WANTED = "hosts wanted"  #: Share of the cluster's devices.
 
 
 class HostColumn(Column):
-    """Columns of a host."""
+    """Columns of a host, the key ``hosts``."""
 
-    FREE = "free share"
-    IS_FREE = "free wholly"
-    LOAD_OUT = "load out"
-    LOAD_IN = "load in"
-    IS_PICKED = "is picked"
-    MAY_BE_PICKED = "may be picked"
-    DEVICE_TYPE = "device type"
+    FREE = "free share"  #: Share of its devices that is free.
+    IS_FREE = "free wholly"  #: 1 if all are.
+    LOAD_OUT = "load out"  #: Load of its cards outwards.
+    LOAD_IN = "load in"  #: The same inwards.
+    IS_PICKED = "is picked"  #: 1 if it is picked for the job that is being placed.
+    MAY_BE_PICKED = "may be picked"  #: 1 if it may be picked next.
+    DEVICE_TYPE = "device type"  #: Number of its device type over the highest; 0 with one type.
 
 
 class TrunkColumn(Column):
-    """Columns of a trunk above hosts."""
+    """Columns of a trunk above hosts, the key ``trunks``."""
 
-    FREE = "free share"
-    FREE_HOSTS = "wholly free hosts"
-    LOAD_UP = "load up"
-    LOAD_DOWN = "load down"
-    JOBS = "jobs across"
-    SHARE = "share of all hosts"
-    IS_SITE = "is of a site"
+    FREE = "free share"  #: Share of the devices below that is free.
+    FREE_HOSTS = "wholly free hosts"  #: Share of the hosts below that is wholly free.
+    LOAD_UP = "load up"  #: Load away from hosts.
+    LOAD_DOWN = "load down"  #: Load towards hosts.
+    JOBS = "jobs across"  #: A quarter for each running job that uses it, at most 1.
+    SHARE = "share of all hosts"  #: Share of all hosts that is below.
+    IS_SITE = "is of a site"  #: 1 if it is above a site, not above a leaf.
 
 
 class LinkColumn(Column):
@@ -61,98 +65,93 @@ class LinkColumn(Column):
 
 
 class RunningColumn(Column):
-    """Columns of a running job."""
+    """Columns of a running job, the key ``running``."""
 
-    DEVICES = "devices"
-    PROGRESS = "progress"
-    TIME_LEFT = "time left"
-    AGE = "age"
-    SLOWDOWN = "slowdown"
-    RESTARTS = "restarts now"
-    HOSTS = "hosts"
-    GROUPS = "groups of hosts"
-    DEADLINE = "time to deadline"
-    IS_THERE = "is told"
+    DEVICES = "devices"  #: Devices that it holds.
+    PROGRESS = "progress"  #: Share of its steps that is done.
+    TIME_LEFT = "time left"  #: Time to its foreseen end.
+    AGE = "age"  #: Time since its arrival.
+    SLOWDOWN = "slowdown"  #: Share of its step time that it would save without other jobs.
+    RESTARTS = "restarts now"  #: 1 if it restarts and computes nothing yet.
+    HOSTS = "hosts"  #: Share of all hosts that it holds a part of.
+    GROUPS = "groups of hosts"  #: Share of the leaves that it reaches.
+    DEADLINE = "time to deadline"  #: Time to its deadline; 1 without one.
+    IS_THERE = "is told"  #: 1 if the row is used.
 
 
 class OfferColumn(Column):
-    """Columns of a job on offer."""
+    """Columns of a job on offer, the key ``offers``."""
 
-    IS_THERE = "is there"
-    IS_RUNNING = "is running"
-    AGE = "age"
-    TIME_LEFT = "least time left"
-    DEVICE_SECONDS_LEFT = "least device-seconds left"
-    REQUESTED = "devices asked for"
-    DEADLINE = "time to deadline"
-    HAS_DEADLINE = "has deadline"
-    PROGRESS = "progress"
-    HELD = "devices held"
-    RESTART = "restart time"
+    IS_THERE = "is there"  #: 1 if the row is used.
+    IS_RUNNING = "is running"  #: 1 if it runs, and is offered in a round.
+    AGE = "age"  #: Time since its arrival.
+    TIME_LEFT = "least time left"  #: Time that it needs in its fastest entry.
+    DEVICE_SECONDS_LEFT = "least device-seconds left"  #: Time of an eighth of the cluster for the work left.
+    REQUESTED = "devices asked for"  #: Devices that its user requests.
+    DEADLINE = "time to deadline"  #: Time to its deadline; 1 without one.
+    HAS_DEADLINE = "has deadline"  #: 1 if it has one.
+    PROGRESS = "progress"  #: Share of its steps that is done.
+    HELD = "devices held"  #: Devices that it holds; 0 while it waits.
+    RESTART = "restart time"  #: Time of a restart; 0 without rounds and failures.
+    #: Jobs that wait on offer with less work left, as a share of ``visible_jobs``; 0 for a running job.
     LESS_WORK = "share of waiting jobs on offer with less work"
-    EARLIER_DEADLINE = "share with an earlier deadline"
-    IS_BEING_PLACED = "is being placed"
+    EARLIER_DEADLINE = "share with an earlier deadline"  #: The same with an earlier deadline.
+    IS_BEING_PLACED = "is being placed"  #: 1 if its hosts are being picked.
 
 
 class ContextColumn(Column):
-    """Columns of the whole cluster; those of `EntryColumn` follow, of the entry whose hosts are picked."""
+    """Columns of the whole cluster, the key ``context``; those of `EntryColumn` follow, of the entry whose hosts are picked."""
 
-    FREE = "free devices"
-    WAITING = "waiting jobs"
-    RUNNING = "running jobs"
-    HIDDEN = "waiting jobs that are not offered"
-    TO_COME = "jobs to come"
-    IS_ROUND = "is a round"
-    PICKING = "hosts are being picked"
-    STILL_TO_PICK = "hosts still to pick"
+    FREE = "free devices"  #: Share of all devices that is free.
+    WAITING = "waiting jobs"  #: Count of jobs that wait.
+    RUNNING = "running jobs"  #: Count of jobs that run.
+    HIDDEN = "waiting jobs that are not offered"  #: ``x / (8 + x)`` of the waiting jobs that are not on offer.
+    TO_COME = "jobs to come"  #: Share of the episode's jobs that is still to come.
+    IS_ROUND = "is a round"  #: 1 if running jobs are decided too.
+    PICKING = "hosts are being picked"  #: 1 if hosts are being picked.
+    STILL_TO_PICK = "hosts still to pick"  #: Share of the job's hosts that is still to be picked.
 
 
 class CandidateColumn(Column):
-    """Columns of an action that starts a job."""
+    """Columns of an action that starts or resizes a job, the key ``candidates``; zeros for others and where it is masked."""
 
-    TIME_LEFT = "time left"
-    STEP = "time left against best"
-    DEVICE_SECONDS = "device-seconds against least"
-    SPREAD = "hosts of a group"
-    PART = "part of a host"
-    DEADLINE = "time against deadline"
+    TIME_LEFT = "time left"  #: Time that the job would need, alone on its links.
+    STEP = "time left against best"  #: The least step time of the job type over that of the action.
+    DEVICE_SECONDS = "device-seconds against least"  #: The least device-seconds of a step over those of the action.
+    SPREAD = "hosts of a group"  #: Rank of the number of hosts in a leaf among those that the menu prices; 1 is the last.
+    PART = "part of a host"  #: The same for the part of a host.
+    DEADLINE = "time against deadline"  #: The time that it would need over that to its deadline, at most 1; 0 without one.
+    #: Share of its step time that it would save without other jobs; 0 unless ``candidate_features: simulated``.
     SLOWDOWN = "slowdown"
+    #: Count of the sum by which others slow down, each over its step time now; 0 in the same cases.
     SLOWDOWN_OF_OTHERS = "slowdown of others"
 
 
 class StrategyColumn(Column):
-    """Further columns of an entry, behind `EntryColumn`, where the menu has entries with names.
+    """Further columns of an entry, behind `EntryColumn`, where the menu has entries with names."""
 
-    1 exact, 0.5 with a bound, 0 neither; ``rho / (1 + rho)``; the exposed communication of a step on its fastest placement, as
-    a share of the step.
-    """
-
-    EXACTNESS = "exactness"
-    STEPS = "steps wanted against synchronous ones"
-    EXPOSED = "exposed communication"
+    EXACTNESS = "exactness"  #: 1 exact, 0.5 with a bound, 0 neither.
+    STEPS = "steps wanted against synchronous ones"  #: ``rho / (1 + rho)`` of the multiplier ``rho`` of steps.
+    EXPOSED = "exposed communication"  #: Share of a step that is exposed communication, on its fastest placement.
 
 
 class LeftColumn(Column):
     """Further columns of the whole cluster, behind those of the entry, where the menu has entries with names."""
 
-    TREES = "aggregation trees left"
-    SERVERS = "servers left"
+    TREES = "aggregation trees left"  #: Count of aggregation trees that no job holds.
+    SERVERS = "servers left"  #: Count of parameter servers that no job holds.
 
 
 class CandidateStrategyColumn(Column):
-    """Further columns of a candidate, behind `CandidateColumn`, where the menu has entries with names.
+    """Further columns of a candidate, behind `CandidateColumn`, where the menu has entries with names."""
 
-    The last describes the link with most load among those that the job uses. It is 0 unless candidates show the steps of all
-    jobs (`candidate_features: simulated`).
-    """
-
-    EXACTNESS = "exactness"
-    STEPS = "steps wanted against synchronous ones"
-    MEMORY = "memory"
-    EXPOSED = "exposed communication"
-    TREES_LEFT = "aggregation trees left afterwards"
-    SERVERS_LEFT = "servers left afterwards"
-    LINK_LEFT = "share of its busiest link left afterwards"
+    EXACTNESS = "exactness"  #: That of its entry.
+    STEPS = "steps wanted against synchronous ones"  #: That of its entry.
+    MEMORY = "memory"  #: That of its entry.
+    EXPOSED = "exposed communication"  #: Share of a step that is exposed communication, on the hosts of the action.
+    TREES_LEFT = "aggregation trees left afterwards"  #: Count that would be left.
+    SERVERS_LEFT = "servers left afterwards"  #: Count that would be left.
+    LINK_LEFT = "share of its busiest link left afterwards"  #: 0 unless ``candidate_features: simulated``.
 
 
 ENTRY, HOST, TRUNK, LINK = EntryColumn.names(), HostColumn.names(), TrunkColumn.names(), LinkColumn.names()

@@ -1,22 +1,23 @@
-"""Rewards of a fleet: sums that telescope to the objective of the benchmark.
+"""Rewards of a fleet: over an episode they sum to a figure of all its jobs that follows the objective of the benchmark.
 
 =====================  ==================================================================================
-objective              paid in every step
+objective              sum of an episode's rewards
 =====================  ==================================================================================
-mean_completion_s      minus the jobs in the system, per second. They sum to the completion times of all jobs.
+mean_completion_s      minus the completion times of all jobs, plus their usual times, which no decision changes.
 p95_completion_s       the same; a percentile is no sum over time.
-mean_wait_s            minus the waiting jobs, per second.
+mean_wait_s            minus the seconds that jobs wait for their first start.
 makespan_s             minus the seconds that pass.
 blocking_rate          -1 for a job that is refused, expires or ends late, +1 for one that ends in time.
 deadline_met_rate      the same.
-device_hours           minus the devices held, per second.
+device_hours           minus the seconds that pass, each times the share of all devices that jobs hold.
 =====================  ==================================================================================
 
-Rewards are paid when the end of a job is foreseen, so that a decision is paid for its own effect. A job's deadline is paid with
-its start, and with each change of its end that crosses the deadline. Its completion time is paid with its start, up to the end
-foreseen then, less the job's usual time. Every change of that end pays the difference. An episode pays the same sum but for the
-usual times, which no decision influences. They are a potential of the state (Ng, Harada and Russell, "Policy invariance under
-reward transformations", 1999). Seconds count in mean durations of a job.
+Waiting, seconds and devices held are paid as time passes. So is the time that a job waits or is paused, for its completion. The
+rest is paid when an end is foreseen, so that a decision is paid for its own effect. The start of a job pays minus the seconds to
+the end foreseen then, plus the job's usual time. Every change of that end pays the difference, and the end itself nothing. In the
+same way a start pays +1 or -1 for the deadline, and so does each change of the end that crosses it. A job's usual time is that
+of its steps on the devices that users request in the mean. Foreseen ends are a potential of the state (Ng, Harada and Russell,
+"Policy invariance under reward transformations", 1999). Seconds count in mean durations of a job.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class FleetSettings(settings.Settings):
         elastic: None where a job keeps what it got.
         failures: of hosts (see `simulation.fleet.dynamics`).
         objective: what rewards, validation and verdicts are about.
-        candidate_features: what an observation shows of each action: nothing, the time alone, or the times of all jobs then.
+        candidate_features: of actions: ``analytic`` their time alone, ``none`` nothing, ``simulated`` the times of all jobs then.
         observes_links: whether an observation also has the links between hosts and trunks, with their bandwidths.
         costs: choices of the cost model.
         in_network_trees: aggregation trees that the cluster's switches keep at a time, for all jobs together. Entries with
