@@ -29,19 +29,7 @@ from .elementwise import (
 )
 from .layer_parts import LayerParts
 from .model_chunks import block_name, has_table_copy
-from .operations import (
-    ALIGNED_BYTES,
-    Axis,
-    Item,
-    Message,
-    Pass,
-    Product,
-    Sweep,
-    axes_of,
-    input_part,
-    row_bytes,
-    weight_part,
-)
+from .operations import ALIGNED_BYTES, Axis, Item, Message, Pass, Product, Sweep, axes_of, input_part, row_bytes, weight_part
 from .stage_work import BlockWeights, once
 
 PREFETCHED_PARAMETERS = 5e7

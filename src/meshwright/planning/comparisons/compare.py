@@ -75,7 +75,9 @@ def compare(job: str, cluster: str | Cluster, layouts: Sequence[str | Layout], *
             problem = "compares synchronous steps; estimate prices training and compression"
             raise PlanError(problem, field="LAYOUT", value=str(layout))
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    priced = tuple(estimate(job, where, layout, **options) for layout in layouts)
+    priced = tuple(
+        _priced(job, where, layout, f"layout {place} of {len(layouts)}", options) for place, layout in enumerate(layouts, 1)
+    )
     batches = sorted({one.layout.global_batch for one in priced})
     if len(batches) > 1:
         raise PlanError("steps of different batches do not compare", field="global_batch", value=", ".join(map(str, batches)))
@@ -83,3 +85,13 @@ def compare(job: str, cluster: str | Cluster, layouts: Sequence[str | Layout], *
     best = priced[fastest]
     compared = tuple(Compared.from_steps(one.step, best.step, are_same=one.layout == best.layout) for one in priced)
     return LayoutComparison(priced, fastest, compared)
+
+
+def _priced(job: str, cluster: Cluster, layout: str | Layout, which: str, options: dict[str, Any]) -> Estimate:
+    try:
+        return estimate(job, cluster, layout, **options)
+    except PlanError as error:
+        problem = f"{error.problem}, in {which}" if (error.field or "").startswith("layout") else error.problem
+        raise PlanError(
+            problem, file=error.file, line=error.line, field=error.field, value=error.value, choices=error.choices
+        ) from None

@@ -31,7 +31,7 @@ def test_layouts_stand_side_by_side_as_estimate_prices_them(meshwright, work):
     [
         ((FIRST, *JOB), "LAYOUT: wants two layouts or more"),
         ((FIRST, FIRST.replace("=64", "=128"), *JOB), "global_batch: steps of different batches do not compare (got '64, 128')"),
-        ((FIRST, "tpp=2,micro_batch=1", *JOB), "layout.tpp: unknown key (got 'tpp'); did you mean 'tp'?"),
+        ((FIRST, "tpp=2,micro_batch=1", *JOB), "layout.tpp: unknown key, in layout 2 of 2 (got 'tpp'); did you mean 'tp'?"),
         ((FIRST, SECOND, "--job", "zoo:gpt9", *JOB[2:]), "no such job in the zoo (got 'gpt9')"),
     ],
 )
