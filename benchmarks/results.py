@@ -39,8 +39,8 @@ PROGRAM = (sys.executable, "-c", "from meshwright.cli import main; main()")
 STUDY, PAGE = Path("configs/results.yaml"), Path("docs/results.md")
 MADE = "made.json"
 """The record of a finished task in its folder: its digest and command."""
-FIRST_STAGES = ("pretrained.pt", "imitated.pt")
-"""Files of a run folder that hold the network before PPO; a run has one of them at most."""
+FIRST_STAGES = ("searched.pt", "imitated.pt")
+"""Files of a run folder that hold the network before PPO; where a run has both, the second one does."""
 _OF_TRAINING = re.compile(r"(?P<stage>trained|pretrained)\((?P<name>[^()]+)\)")
 
 
@@ -102,7 +102,7 @@ class Run:
     @property
     def first(self) -> Path:
         """Return the file of the network before PPO, whose name results carry."""
-        return self.folder / f"{'imitated' if hasattr(self.settings, 'imitation') else 'td'}-{self.folder.name}.pt"
+        return self.folder / f"{'imitated' if hasattr(self.settings, 'imitation') else 'searched'}-{self.folder.name}.pt"
 
 
 @dataclass

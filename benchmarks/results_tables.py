@@ -111,7 +111,8 @@ class _Column:
                 self.objective, rows = _rows(file)
                 self.rows = rows | self.rows
         self.ours = self.runs(choice.ours)
-        baselines = [(name, row) for name, row in self.rows.items() if row["is_baseline"]]
+        ours = {_name(one) for one in spelled(choice.ours.replace(COLUMN, label))}
+        baselines = [(name, row) for name, row in self.rows.items() if row["is_baseline"] and name not in ours]
         self.baselines = [(f"{choice.rows.get(name, name)} {row['tuned']}".strip(), row["values"]) for name, row in baselines]
         first = ((label, _mean(self.runs(policy))) for policy, label in choice.rows.items() if policy.startswith("pretrained("))
         self.baselines += [(label, values) for label, values in first if values]

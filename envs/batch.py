@@ -55,11 +55,10 @@ class EpisodeBatch(BatchedEpisodes):
         self._decided = np.zeros(num_episodes, np.int64)
         self._observes = observes
         self._stepper: tuple[Problem, Callable[..., int]] | None = None
-        self._payer: tuple[Problem, Callable[..., None]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """All but what is compiled for this process."""
-        return {**self.__dict__, "_stepper": None, "_payer": None}
+        return {**self.__dict__, "_stepper": None}
 
     @property
     def episodes(self) -> Episodes:
@@ -178,19 +177,6 @@ class EpisodeBatch(BatchedEpisodes):
         """See `BatchedEpisodes`: the occupancy of the cluster, an image ``(height, width, 3)`` of uint8, or text."""
         return (viewer.rgb_array if mode == "rgb_array" else viewer.ansi)(self.scenario, self._episodes, e)
 
-    def immediate_rewards(self) -> NDArray[np.float32]:
-        """Return the reward that `step` would pay for each candidate, ``(e, a)``, without the parts known only afterwards.
-
-        These are jobs whose deadline expires in the queue, and the last reward of a lost episode.
-        """
-        problem = self.scenario.problem
-        out = np.empty((self.num_episodes, problem.num_candidates), np.float32)
-        arguments = problem, self._episodes, self._weights, self._scale_s, out
-        if self._payer is None or self._payer[0] is not problem:
-            self._payer = problem, for_types_of(_pay, *arguments)
-        self._payer[1](*arguments)
-        return out
-
     def _no_action(self, values: NDArray[Any]) -> PolicyError:
         last = self.scenario.problem.num_candidates - 1
         expected = f"an action is a candidate 0..{last} for each of {self.num_episodes} episodes"
@@ -254,14 +240,6 @@ def _step(problem, episodes, actions, is_stepped, scale_s, layout, weights, obse
         else:
             _finish_one(problem, episodes, e, layout, weights, observations, observes, rewards, is_over)
     return came
-
-
-@njit
-def _pay(problem, episodes, weights, scale_s, out):  # type: ignore[no-untyped-def]
-    for e in range(out.shape[0]):
-        refused = reward(problem, episodes, e, 0, weights, scale_s)
-        for a in range(out.shape[1]):
-            out[e, a] = reward(problem, episodes, e, a, weights, scale_s) if episodes.can_place[e, a] else refused
 
 
 @njit

@@ -80,10 +80,6 @@ class JobPartitioningEnv(EpisodeEnv):
     ``action_mask``      (a,)          1 where the candidate is offered.
     ===================  ============  =======================================================================
 
-    With ``shape_slots: h`` in the scenario six more keys describe the next h arrivals and the end of the episode. With
-    ``load_windows``, ``deadline_windows`` and ``work_windows`` they also describe the latest arrivals: ``cluster_shapes``,
-    ``cluster_any``, ``candidate_shapes``, ``candidate_any``, ``candidate_ends``, ``episode`` (see `envs.availability`).
-
     **Reward.** The benchmark's weighted sum: by default +1 for a job that is placed and -1 for one turned away. A job that
     keeps waiting pays nothing. A job whose deadline expires in the queue pays as one turned away, in the step before that.
 

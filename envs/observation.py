@@ -22,7 +22,6 @@ from ..simulation.cluster.queue import class_durations_s, timed_as
 from ..simulation.cluster.scenario import Scenario
 from ..simulation.cluster.state import Episodes
 from ..simulation.ragged import arrays_of
-from .availability import KEYS, Shapes, shapes, sizes, write_availability
 
 # Moments ahead, in mean inter-arrival times.
 SLOTS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
@@ -55,18 +54,16 @@ class FeatureParameters(NamedTuple):
         slots_s: moments ahead in seconds, ``(h,)``.
         scale_s: durations are squashed around this.
         per_degree: blocks of each degree, ``(d,)``.
-        shapes: what availability by shape needs.
     """
 
     slots_s: NDArray[np.float64]
     scale_s: float
     per_degree: NDArray[np.float64]
-    shapes: Shapes
 
 
 @by_reference
 class ObservationArrays(NamedTuple):
-    """Observations of ``e`` episodes, one array per key of the observation space; the last ones are those of `availability`."""
+    """Observations of ``e`` episodes, one array per key of the observation space."""
 
     graph_id: NDArray[np.int64]
     job: NDArray[np.float32]
@@ -76,35 +73,23 @@ class ObservationArrays(NamedTuple):
     candidates: NDArray[np.float32]
     candidate_slots: NDArray[np.float32]
     action_mask: NDArray[np.int8]
-    cluster_shapes: NDArray[np.float32]
-    cluster_any: NDArray[np.float32]
-    candidate_shapes: NDArray[np.float32]
-    candidate_any: NDArray[np.float32]
-    candidate_ends: NDArray[np.float32]
-    episode: NDArray[np.float32]
 
     def current(self) -> dict[str, NDArray[Any]]:
-        """The arrays by key; those of the availability only where it is switched on."""
-        arrays = self._asdict()
-        return {key: arrays[key] for key in arrays if key not in KEYS or self.episode.size}
+        """The arrays by key."""
+        return self._asdict()
 
 
 def feature_parameters(scenario: Scenario) -> FeatureParameters:
     """Slots and scales in seconds."""
-    settings = scenario.settings
-    arrivals = settings.arrivals_per_slot
-    mean_s = arrivals * scenario.workload.mean_interarrival_s
+    mean_s = scenario.settings.arrivals_per_slot * scenario.workload.mean_interarrival_s
     counts = np.bincount(scenario.space.degree, minlength=len(scenario.space.degrees))
-    recent = settings.load_windows, settings.deadline_windows, settings.work_windows
-    by_shape = shapes(scenario.space, mean_s, settings.shape_slots, arrivals, settings.slot_growth, *recent)
-    return FeatureParameters(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64), by_shape)
+    return FeatureParameters(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64))
 
 
 def new_observations(scenario: Scenario, num_episodes: int) -> ObservationArrays:
     """Empty observations of ``e`` episodes; see `JobPartitioningEnv` for the meaning of each key."""
-    e, a, settings = num_episodes, scenario.problem.num_candidates, scenario.settings
+    e, a = num_episodes, scenario.problem.num_candidates
     slots = len(scenario.space.degrees), 2 * len(SLOTS)
-    shape_of = sizes(scenario.space, a, settings.shape_slots, settings.num_recent)
     shapes: dict[str, int | tuple[int, ...]] = {
         "graph_id": e,
         "job": (e, len(JOB_FEATURES)),
@@ -115,7 +100,7 @@ def new_observations(scenario: Scenario, num_episodes: int) -> ObservationArrays
         "candidate_slots": (e, a, *slots),
         "action_mask": (e, a),
     }
-    return arrays_of(ObservationArrays, shapes | {key: (e, *shape) for key, shape in shape_of.items()})
+    return arrays_of(ObservationArrays, shapes)
 
 
 @njit
@@ -202,8 +187,6 @@ def observe(problem: Problem, episodes: Episodes, e: int, layout: FeatureParamet
                     after[problem.degree[other], first_slot[other]] -= 1.0
                     after[problem.degree[other], until] += 1.0
         _write_slots(after, layout.per_degree, out.candidate_slots[e, a])
-    if out.episode.shape[1] > 0:
-        write_availability(problem, episodes, e, layout.shapes, out)
 
 
 @njit

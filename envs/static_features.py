@@ -1,8 +1,7 @@
 """Features known before the first job arrives: the workload's job graphs and the degrees.
 
-Legend: ``g`` graphs, ``n`` ops of all graphs together, ``m`` edges of all graphs together, ``d`` degrees, ``s`` shapes of
-blocks of all degrees. These features never change within a scenario, so they are no part of the observation, which refers to a
-graph by number.
+Legend: ``g`` graphs, ``n`` ops of all graphs together, ``m`` edges of all graphs together, ``d`` degrees. These features never
+change within a scenario, so they are no part of the observation, which refers to a graph by number.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 
 from ..jobs.graph import JobGraph
 from ..simulation.cluster.scenario import Scenario
-from ..simulation.decision_space.space import DecisionSpace
 
 OP_FEATURES = (
     "forward time",
@@ -29,9 +27,6 @@ OP_FEATURES = (
     "share of parameters",
 )
 DEGREE_FEATURES = ("share of devices", "doublings")
-# Coordinates of devices along which a shape's extents are given; missing ones count as one wide.
-NUM_EXTENTS = 3
-SHAPE_FEATURES = ("share of devices", "doublings", *(f"extent {i}" for i in range(NUM_EXTENTS)), "blocks per device")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +39,6 @@ class StaticFeatures:
         graph_of_op: graph of each op, ``(n,)``.
         num_graphs: ``g``.
         degrees: features of each degree, ``(d, len(DEGREE_FEATURES))``.
-        shapes: features of each shape, ``(s, len(SHAPE_FEATURES))``.
-        shape_slots: moments ahead that observations describe by shape; 0: none.
-        slot_growth: length of each slot over that of the one before it.
-        load_windows: windows before each decision in which arrivals are counted.
-        deadline_windows: numbers of latest arrivals whose deadlines are observed.
-        work_windows: windows before each decision whose offered load is observed.
-        num_recent: figures that observations hold of the latest arrivals.
     """
 
     ops: NDArray[np.float32]
@@ -58,17 +46,10 @@ class StaticFeatures:
     graph_of_op: NDArray[np.int64]
     num_graphs: int
     degrees: NDArray[np.float32]
-    shapes: NDArray[np.float32]
-    shape_slots: int
-    slot_growth: float
-    load_windows: tuple[float, ...]
-    deadline_windows: tuple[int, ...]
-    work_windows: tuple[float, ...]
-    num_recent: int
 
 
 def static_features(scenario: Scenario) -> StaticFeatures:
-    """The features of a scenario's graphs, degrees and shapes."""
+    """The features of a scenario's graphs and degrees."""
     graphs = scenario.workload.graphs
     offsets = np.cumsum([0, *(graph.num_ops for graph in graphs)])
     num_devices = scenario.cluster.num_devices
@@ -79,37 +60,11 @@ def static_features(scenario: Scenario) -> StaticFeatures:
         graph_of_op=np.repeat(np.arange(len(graphs)), [graph.num_ops for graph in graphs]),
         num_graphs=len(graphs),
         degrees=degrees.astype(np.float32),
-        shapes=_shapes(scenario.space).astype(np.float32),
-        shape_slots=scenario.settings.shape_slots,
-        slot_growth=scenario.settings.slot_growth,
-        load_windows=scenario.settings.load_windows,
-        deadline_windows=scenario.settings.deadline_windows,
-        work_windows=scenario.settings.work_windows,
-        num_recent=scenario.settings.num_recent,
     )
 
 
 def _sizes(ranks: NDArray[np.float64], num_devices: int) -> NDArray[np.float64]:
     return np.stack([ranks / num_devices, np.log2(ranks) / max(1.0, np.log2(num_devices))], axis=1)
-
-
-def _shapes(space: DecisionSpace) -> NDArray[np.float64]:
-    """Size of each shape, how far its first block extends along each coordinate, and how many blocks have it."""
-    num_devices = space.cluster.num_devices
-    first = np.unique(space.shape, return_index=True)[1].tolist()
-    at = space.cluster.coordinates[:, :NUM_EXTENTS]
-    widest = _doublings(at)
-    extents = np.zeros((len(first), NUM_EXTENTS))
-    for row, block in enumerate(first):
-        extents[row, : at.shape[1]] = _doublings(at[space.block(block)]) / np.maximum(1.0, widest)
-    per_device = np.bincount(space.shape) / num_devices
-    ranks = np.array([space.degrees[space.degree[block]] for block in first], np.float64)
-    return np.concatenate([_sizes(ranks, num_devices), extents, _squash(per_device, 1.0)[:, None]], axis=1)
-
-
-def _doublings(at: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Log2 of the number of different values of each coordinate, ``(k,)``."""
-    return np.log2([len(np.unique(column)) for column in at.T])
 
 
 def _ops(graph: JobGraph) -> NDArray[np.float32]:

@@ -1,7 +1,6 @@
 """Encoders of the parts of an observation.
 
-Legend: ``b`` samples, ``g`` graphs, ``n`` devices (or nodes of graphs), ``m`` edges, ``d`` degrees, ``s`` shapes, ``h`` slots,
-``f`` features.
+Legend: ``b`` samples, ``g`` graphs, ``n`` devices (or nodes of graphs), ``m`` edges, ``d`` degrees, ``f`` features.
 """
 
 from __future__ import annotations
@@ -143,76 +142,6 @@ class SetEncoder(nn.Module):
         return torch.cat([lifted.mean(dim=0), lifted.amax(dim=0)], dim=1)
 
 
-class ProfileEncoder(nn.Module):
-    """Sums profiles over slots of any number of kinds (shapes, degrees), each through a linear map made from its features.
-
-    It is a linear layer over all profiles at once, for any kinds: it learns how the weights follow from the features of a kind.
-
-    Args:
-        features: of a kind.
-        num_slots: ``h``.
-        width: of the sum.
-        hidden: of the network that makes the weights.
-    """
-
-    def __init__(self, features: int, num_slots: int, width: int, hidden: int) -> None:
-        super().__init__()
-        self.num_slots, self.width = num_slots, width
-        self.weights = nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, num_slots * width))
-        last = self.weights[-1]
-        assert isinstance(last, nn.Linear)
-        nn.init.normal_(last.weight, std=hidden**-0.5)
-
-    def forward(self, kinds: Tensor, profiles: Tensor) -> Tensor:
-        """Kinds ``(s, f)`` and their profiles ``(b, s, h)`` to ``(b, width)``."""
-        summed: Tensor = profiles.flatten(1) @ self.matrix(kinds).flatten(0, 1)
-        return summed
-
-    def matrix(self, kinds: Tensor) -> Tensor:
-        """The weights of kinds ``(s, f)``: ``(s, h, width)``."""
-        made: Tensor = self.weights(kinds).reshape(len(kinds), self.num_slots, self.width) / (len(kinds) * self.num_slots) ** 0.5
-        return made
-
-
-class KnownProfileEncoder(nn.Module):
-    """Sums profiles as `ProfileEncoder` does, with weights of their own for the kinds of one cluster and for no others.
-
-    These weights learn faster and become better. Kinds are recognised by their features, in any order.
-
-    Args:
-        kinds: their features, ``(k, f)``, all different.
-        num_slots: ``h``.
-        width: of the sum.
-    """
-
-    known: Tensor
-
-    def __init__(self, kinds: Tensor, num_slots: int, width: int) -> None:
-        super().__init__()
-        self.register_buffer("known", kinds.clone())
-        self.own = nn.Parameter(torch.empty(len(kinds), num_slots, width))
-        reach = (len(kinds) * num_slots) ** -0.5
-        nn.init.uniform_(self.own, -reach, reach)
-
-    def forward(self, kinds: Tensor, profiles: Tensor) -> Tensor:
-        """Kinds ``(s, f)`` and their profiles ``(b, s, h)`` to ``(b, width)``."""
-        summed: Tensor = profiles.flatten(1) @ self.matrix(kinds).flatten(0, 1)
-        return summed
-
-    def matrix(self, kinds: Tensor) -> Tensor:
-        """The weights of kinds ``(s, f)``: ``(s, h, width)``.
-
-        Raises:
-            ValueError: a kind is not known.
-        """
-        if torch.equal(kinds, self.known):
-            return self.own
-        is_same = (kinds[:, None] == self.known).all(dim=2)
-        if not bool(is_same.any(dim=1).all()):
-            raise ValueError("a kind is not among those that have weights")
-        return self.own[is_same.int().argmax(dim=1)]
-
-
 class StaticTensors(nn.Module):
     """A scenario's static features as buffers; they move with the network but are not saved with it."""
 
@@ -220,12 +149,10 @@ class StaticTensors(nn.Module):
     edges: Tensor
     graph_of_op: Tensor
     degrees: Tensor
-    shapes: Tensor
 
     def __init__(self, static: StaticFeatures) -> None:
         super().__init__()
         self.num_graphs = static.num_graphs
-        self.register_buffer("shapes", torch.as_tensor(static.shapes), persistent=False)
         self.register_buffer("ops", torch.as_tensor(static.ops), persistent=False)
         self.register_buffer("edges", torch.as_tensor(static.edges.T.copy()), persistent=False)
         self.register_buffer("graph_of_op", torch.as_tensor(static.graph_of_op), persistent=False)

@@ -1,7 +1,7 @@
 """The linear scorer within a network.
 
-Its features are those of `planners.linear`. Its scores are added to the network's values. Its weights are tuned before PPO, for
-the blocking rate of the sum; PPO learns the weight of the sum.
+Its features are those of `planners.linear`. Its weights are searched for before PPO, for the blocking rate of the scores alone.
+PPO learns the weight of the scores and corrections to them.
 """
 
 from __future__ import annotations

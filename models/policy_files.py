@@ -30,7 +30,7 @@ VERDICT = "verdict"
 POLICY_FILES = ("policy.pt", "policy.json")
 """Files of policies in run folders: a network, weights of linear scores."""
 
-_STAGE_WORDS = {"search": "searched weights", "td": "temporal differences", "imitation": "imitation", "ppo": "PPO"}
+_STAGE_WORDS = {"search": "searched weights", "imitation": "imitation", "ppo": "PPO"}
 
 Network = TypeVar("Network", bound="torch.nn.Module")
 Made = TypeVar("Made")
@@ -85,7 +85,7 @@ def stage(
     """Return a stage of training as a policy file holds it.
 
     Args:
-        name: ``search``, ``td``, ``imitation`` or ``ppo``.
+        name: ``search``, ``imitation`` or ``ppo``.
         steps: done by the weights that are kept.
         unit: of steps, as ``decisions``.
         validation: objective on the validation episodes after it; None where it is not known.

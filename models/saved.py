@@ -25,9 +25,7 @@ from .network import CandidateNetwork
 from .saved_policy import READS, SavedPolicy
 from .settings import NetworkSettings
 
-FORMAT_VERSION = 1
-# Keys of a scenario that say what observations hold about the latest arrivals.
-RECENT = ("load_windows", "deadline_windows", "work_windows")
+FORMAT_VERSION = 2
 FEATURES = files.digest(
     [OP_FEATURES, DEGREE_FEATURES, JOB_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, CANDIDATE_FEATURES, SLOTS]
 )
@@ -35,10 +33,8 @@ _RULE_COLUMNS = [CANDIDATE_FEATURES.index(f"rule {rule}") for rule in ONE_BLOCK_
 
 
 def scenario_metadata(scenario: ScenarioSettings) -> dict[str, Any]:
-    """Return the entry of a policy's file on the scenario of its training: placement rules and observed features."""
-    recent = {name: list(getattr(scenario, name)) for name in RECENT}
-    slots = {name: getattr(scenario, name) for name in ("shape_slots", "arrivals_per_slot", "slot_growth")}
-    return {"rules": list(scenario.placement_rules), **slots, **recent}
+    """Return the entry of a policy's file on the scenario of its training: placement rules and length of a slot."""
+    return {"rules": list(scenario.placement_rules), "arrivals_per_slot": scenario.arrivals_per_slot}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +42,13 @@ class SavedNetwork(SavedPolicy):
     """A network of `JobPartitioning-v0` as it lies on disk.
 
     Attributes:
-        prior: the linear scorer within it; for networks with ``prior``, and only those.
+        prior: the linear scorer within it; None without one.
     """
 
     prior: LinearWeights | None = None
 
     head: ClassVar = {"format_version": FORMAT_VERSION, READS: FEATURES}
-    refused = f"is no policy of version {FORMAT_VERSION}"
+    refused = f"is no policy of version {FORMAT_VERSION}; train it again"
     widths = NetworkSettings
 
     def to_data(self) -> dict[str, Any]:
@@ -63,71 +59,23 @@ class SavedNetwork(SavedPolicy):
     def from_data(cls, data: Any, file: str | Path, **more: Any) -> Self:
         """See `SavedPolicy`."""
         saved = super().from_data(data, file, **more)
-        rules, slots = saved.trained.get("rules", []), saved.trained.get("shape_slots", 0)
-        growth = saved.trained.get("slot_growth", 1.0)
-        windows = [saved.trained.get(name, []) for name in RECENT]
-        is_read = isinstance(rules, list) and all(rule in list(RULE_NAMES) for rule in rules)
-        is_read = is_read and all(
-            isinstance(window, list) and all(isinstance(x, int | float) for x in window) for window in windows
-        )
-        if not is_read or not isinstance(slots, int) or not isinstance(growth, int | float):
+        rules, arrivals = saved.trained.get("rules", []), saved.trained.get("arrivals_per_slot", 1.0)
+        if not isinstance(rules, list) or not all(rule in list(RULE_NAMES) for rule in rules) or not isinstance(arrivals, float):
             raise CheckpointError("a part of the policy is not what it should be", file=file, field="trained")
-        if not saved.settings.prior:
-            return saved
-        if "prior" not in data:
-            raise CheckpointError("the policy lacks a part", file=file, field="prior")
-        return replace(saved, prior=LinearWeights.from_data(data["prior"], file))
+        return replace(saved, prior=LinearWeights.from_data(data["prior"], file)) if "prior" in data else saved
 
     def network(self, static: StaticFeatures) -> CandidateNetwork:
         """A network with these weights that serves a scenario.
 
         Raises:
-            CheckpointError: the weights do not fit the widths, or the scenario lacks what they read.
+            CheckpointError: the weights do not fit the widths.
         """
-        if self.settings.after:
-            self._check_observed(static)
-        network = CandidateNetwork(self.settings, static)
+        network = CandidateNetwork(self.settings, static, has_prior=self.prior is not None)
         try:
             network.load_state_dict(self.weights)
         except RuntimeError:
-            if self.settings.after and self.settings.kind_hidden is None:
-                problem = "knows the shapes of the cluster that it was trained on alone, and these are others"
-                raise CheckpointError(problem, file=self.file, field="cluster") from None
             raise CheckpointError("the weights do not fit the widths in the file", file=self.file) from None
-        self._check_kinds(network)
         return network.eval()
-
-    def _check_observed(self, static: StaticFeatures) -> None:
-        """Refuse a scenario of other slots or windows than those that values are computed from; the message names all of them.
-
-        How many arrivals make a slot is not compared: a cluster of another size wants another number.
-        """
-        slots, growth = self.trained.get("shape_slots", 0), self.trained.get("slot_growth", 1.0)
-        compared: list[tuple[str, Any, str, str]] = [
-            ("shape_slots", slots, f"reads when blocks become free at {slots} moments ahead", f"scenario.shape_slots={slots}"),
-            ("slot_growth", growth, f"reads slots that grow by a factor of {growth:g}", f"scenario.slot_growth={growth:g}"),
-        ]
-        for name in RECENT:
-            windows = tuple(self.trained.get(name, ()))
-            compared.append((name, windows, "reads of other recent arrivals", f"'scenario.{name}={list(windows)}'"))
-        lacking = [(name, problem, change) for name, target, problem, change in compared if getattr(static, name) != target]
-        if lacking:
-            name, problem, _ = lacking[0]
-            advice = " ".join(f"--set {change}" for *_, change in lacking)
-            result = getattr(static, name)
-            value = list(result) if isinstance(result, tuple) else result
-            raise CheckpointError(f"{problem}: add {advice}", file=self.file, field=name, value=value)
-
-    def _check_kinds(self, network: CandidateNetwork) -> None:
-        """Refuse a cluster some of whose shapes have no weights."""
-        if not self.settings.after:
-            return
-        try:
-            network.after.shapes.matrix(network.static.shapes)
-            network.after.degrees.matrix(network.static.degrees)
-        except ValueError:
-            problem = "knows the shapes of the cluster that it was trained on alone, and these are others"
-            raise CheckpointError(problem, file=self.file, field="cluster") from None
 
 
 class NetworkPolicy:
@@ -143,7 +91,7 @@ class NetworkPolicy:
         sees_graphs: False: the embedding of every job graph is zero, whatever the network makes of it.
 
     Raises:
-        CheckpointError: the scenario lacks observations that the network reads, or has none of the rules of its training.
+        CheckpointError: the scenario has none of the rules of its training.
     """
 
     def __init__(self, name: str, saved: SavedNetwork, scenario: Scenario, *, sees_graphs: bool = True) -> None:

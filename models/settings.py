@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from .. import settings
-
-# What a network may be made to do without, to see what that is good for: the job graphs' structure (a job is then described by
-# its totals), what the look-ahead says about candidates, when devices and blocks become free, and turning jobs away that
-# could be placed.
-Part = Literal["graph", "look-ahead", "time-to-free", "reject"]
 
 
 class NetworkSettings(settings.Settings):
@@ -24,15 +19,7 @@ class NetworkSettings(settings.Settings):
         slot_hidden: state of a degree in the encoders of when blocks become free.
         device_hidden: state of a device.
         hidden: the layers that score candidates and estimate the value.
-        after: the layers that estimate the value of the state after a candidate, from when blocks of each shape become free.
-            They need ``shape_slots``; empty: there is no such estimate.
-        kind_hidden: width of the network that makes that estimate's weights of a shape or degree from its features, so that it
-            serves any cluster. null: shapes and degrees of the training cluster have weights of their own, which is better
-            there, and it serves no other cluster.
-        standardised: whether that estimate reads figures of the latest arrivals in standard deviations from their mean in the
-            first training episodes. That makes small differences between benchmarks plain; with short windows, chance too.
-        prior: whether scores include those of a linear scorer, times a sharpness of their own (see `models.linear_prior`).
-        without: parts that the network does without.
+        messages: whether ops receive messages along the job graph's edges; false: a job is described by the means of its ops.
     """
 
     graph_hidden: int = Field(default=32, ge=1, le=1024)
@@ -41,18 +28,7 @@ class NetworkSettings(settings.Settings):
     slot_hidden: int = Field(default=24, ge=1, le=1024)
     device_hidden: int = Field(default=16, ge=1, le=1024)
     hidden: int = Field(default=64, ge=1, le=4096)
-    after: tuple[int, ...] = ()
-    kind_hidden: int | None = Field(default=16, ge=1, le=1024)
-    standardised: bool = False
-    prior: bool = False
-    without: tuple[Part, ...] = ()
-
-    @field_validator("after")
-    @classmethod
-    def _two_widths(cls, after: tuple[int, ...]) -> tuple[int, ...]:
-        if after and (len(after) != 2 or not all(1 <= width <= 1024 for width in after)):
-            raise ValueError("must be empty or two widths from 1 to 1024")
-        return after
+    messages: bool = True
 
 
 class FleetNetworkSettings(settings.Settings):

@@ -6,16 +6,14 @@
     command.txt           the command line.
     versions.json         versions of Python and of the packages that figures depend on.
     checkpoint.pt         the newest checkpoint; it and the policy end in .json where they are no network.
-    pretrained.pt         the network before PPO, if it was pretrained; without the linear scorer that may be added.
-    searched.pt           the network after a search for weights, where a fleet's config has that stage.
+    searched.pt           the network after a search for weights, where the config has that stage.
     placements.pt         solutions of the search that a graph policy learns first.
     imitated.pt           the network after the imitation, before PPO, where the config has that stage.
     policy.pt             the best policy on the validation episodes so far (see `models.saved`).
     learning_curve.json   a row per validation.
     line_to_beat.json     the best rule on the validation episodes, and whether the policy is better.
-    tuning_curve.json     the same while a linear scorer was tuned, for networks that have one.
     log.csv               a row per validation, where the config's ``log`` has ``csv``.
-    tensorboard/          the same and PPO's own figures, for TensorBoard; those of the pretraining in a folder within.
+    tensorboard/          the same and PPO's own figures, for TensorBoard.
 """
 
 from __future__ import annotations
@@ -80,13 +78,9 @@ class RunFolder:
     imitated = _Name("imitated.pt")
     """The network after the imitation, before PPO, of methods that have that stage."""
     searched = _Name("searched.pt")
-    """The network after a search for weights, of fleets."""
+    """The network after a search for weights."""
     solutions = _Name("placements.pt")
     """Solutions of the search that a graph policy imitates."""
-    pretrained = _Name("pretrained.pt")
-    """The network before PPO, of `JobPartitioning-v0`."""
-    tuning_curve = _Name("tuning_curve.json")
-    """Rows of validation while a linear scorer within a network was tuned."""
     tensorboard = _Name("tensorboard/")
     """The folder of TensorBoard's event files."""
 
@@ -139,7 +133,7 @@ class RunFolder:
 
 def resumed_files(path: Path) -> list[Path]:
     """The files that a resumed run of any method reads or writes again in its folder, whether they exist or not."""
-    names = ["config.yaml", "command.txt", "versions.json", "pretrained.pt", "learning_curve.json", "tuning_curve.json"]
+    names = ["config.yaml", "command.txt", "versions.json", "learning_curve.json"]
     names += ["line_to_beat.json", "placements.pt", "searched.pt", "imitated.pt", "log.csv"]
     names += [f"{name}{ending}" for name in ("checkpoint", "policy") for ending in (".pt", ".json")]
     events = sorted(event for event in (path / "tensorboard").rglob("*") if event.is_file())

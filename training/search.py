@@ -9,12 +9,14 @@ Legend: ``w`` sets of weights that are tried, ``f`` weights of a set.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .hooks.callback import TrainingStopped
 from .run import Learner, TrainingRun
 
 Weights = NDArray[np.float64]
@@ -191,6 +193,17 @@ class Search:
             if self.generation % self._every == 0 or self.generation == self.generations:
                 self._validate()
             after()
+
+    def run_stage(self, run: TrainingRun) -> None:
+        """Play the generations that are left; the run is saved after each. A callback may end it early."""
+
+        def after() -> None:
+            run.save()
+            value = self.values[-1][1] if self.is_validated else None
+            run.staged("search", self.share, value, self.best_of_all[1])
+
+        with suppress(TrainingStopped):
+            self.run(after)
 
     def state(self) -> dict[str, Any]:
         """Return plain data that `restore` continues from: costs, by which the populations are drawn again, and validations."""

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from .. import settings
 from ..models.settings import NetworkSettings
 from .hooks.names import LogName, RunSettings
-from .pretraining.settings import ValuePretraining
+from .linear.settings import SearchSettings
 
 
 class PPOSettings(settings.Settings):
@@ -30,8 +30,6 @@ class PPOSettings(settings.Settings):
         entropy: weight of the entropy bonus.
         value: weight of the value loss.
         max_grad_norm: gradients are scaled down to this norm.
-        averaging: weight of the newest weights in the running average of them that is validated and kept, per update;
-            1: the newest alone.
 
     Source:
         Schulman et al., "Proximal policy optimization algorithms", 2017.
@@ -49,7 +47,6 @@ class PPOSettings(settings.Settings):
     entropy: float = Field(default=0.003, ge=0)
     value: float = Field(default=0.5, ge=0)
     max_grad_norm: float = Field(default=0.5, gt=0)
-    averaging: float = Field(default=1.0, gt=0, le=1)
 
     @model_validator(mode="after")
     def _minibatches_fit(self) -> Self:
@@ -63,75 +60,42 @@ class PPOSettings(settings.Settings):
         return self.num_envs * self.rollout_steps
 
 
+class PriorSearch(SearchSettings):
+    """A search for linear scores that a network begins with.
+
+    Attributes:
+        sharpness: factor on the scores in the logits at the start; PPO learns it.
+    """
+
+    sharpness: float = Field(default=2.0, gt=0)
+
+
 class TrainSettings(RunSettings):
     """A training run.
 
     Attributes:
-        mixed: further benchmarks, each with as many environments and the same weight in validation.
         total_steps: decisions to learn from.
         validate_every_steps: decisions between two validations.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best policy on them is kept.
         checkpoint_every_steps: decisions between two checkpoints.
-        staggered: whether the environments' first episodes begin at different places.
         num_threads: threads of torch; one is fastest while another core steps something else.
         device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one).
         log: writers of the validations (see `training.hooks.names`); ``tensorboard`` writes PPO's own figures too.
-        pretraining: how the network is prepared before PPO; null: not at all.
+        search: for linear scores, with which PPO's first policy plays; null: PPO begins with a random network.
         ppo: constants of PPO.
         network: widths of the network.
     """
 
-    mixed: tuple[str, ...] = ()
     total_steps: int = Field(ge=1)
     validate_every_steps: int = Field(default=50_000, ge=1)
     num_validation_seeds: int = Field(default=4, ge=1, le=100)
     checkpoint_every_steps: int = Field(default=50_000, ge=1)
-    staggered: bool = False
     num_threads: int = Field(default=1, ge=1, le=256)
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     log: tuple[LogName, ...] = ("tensorboard",)
-    pretraining: ValuePretraining | None = None
+    search: PriorSearch | None = None
     ppo: PPOSettings = PPOSettings()
     network: NetworkSettings = NetworkSettings()
-
-    @property
-    def steps_before_ppo(self) -> int:
-        """Decisions of the pretraining."""
-        return 0 if self.pretraining is None else self.pretraining.steps
-
-    @model_validator(mode="after")
-    def _values_have_layers(self) -> Self:
-        if self.pretraining is not None and not self.network.after:
-            raise ValueError("pretraining of kind 'values' needs the layers network.after, as in [64, 32]")
-        if self.pretraining is not None and self.ppo.discount == 1:
-            raise ValueError("pretraining of kind 'values' needs a ppo.discount below 1")
-        if self.network.standardised and self.pretraining is None:
-            raise ValueError("network.standardised needs pretraining of kind 'values', which learns by how much")
-        return self
-
-    @model_validator(mode="after")
-    def _prior_is_tuned(self) -> Self:
-        is_tuned = self.pretraining is not None and self.pretraining.linear is not None
-        if self.network.prior != is_tuned:
-            raise ValueError(
-                "network.prior, a linear scorer within the network, and pretraining.linear, its tuning, need each other"
-            )
-        if is_tuned and self.mixed:
-            raise ValueError("pretraining.linear tunes a linear scorer for one benchmark: mixed must be empty")
-        blind = set(self.network.without) & {"look-ahead", "time-to-free"}
-        if is_tuned and blind:
-            raise ValueError(f"network.prior reads what network.without takes away: {', '.join(sorted(blind))}")
-        return self
-
-    @model_validator(mode="after")
-    def _environments_are_shared_out(self) -> Self:
-        num_benchmarks = 1 + len(self.mixed)
-        if self.ppo.num_envs % num_benchmarks:
-            raise ValueError(
-                f"ppo.num_envs ({self.ppo.num_envs}) must be a multiple of the {num_benchmarks} benchmarks that are "
-                "played side by side"
-            )
-        return self
 
 
 def load_train_settings(path: str | Path, changes: Sequence[str] = ()) -> TrainSettings:
@@ -165,8 +129,8 @@ def load_with_paths(kind: type[settings.AnySettings], path: str | Path, changes:
             return named_in_config(value, path, is_changed=bool({key, key.partition(".")[0]} & changed))
         if isinstance(value, tuple):
             return tuple(found(one, key) for one in value)
-        if isinstance(value, settings.Settings):
-            return value.model_copy(update={"start": found(value.start, f"{key}.start")})  # type: ignore[attr-defined]
+        if isinstance(value, settings.Settings) and hasattr(value, "start"):
+            return value.model_copy(update={"start": found(value.start, f"{key}.start")})
         return value
 
     keys = [key for key in ("benchmark", "mixed", "trace", "search", "start") if key in kind.model_fields]

@@ -27,7 +27,7 @@ from meshwright.planning.policies import policy as load_policy
 from meshwright.simulation.cluster.scenario import Scenario
 from meshwright.training.methods import train
 from meshwright.training.settings import TrainSettings, load_train_settings
-from meshwright.training.vec_env_wrappers import CentredReward
+from meshwright.training.vec_env import JobPartitioningVecEnv
 
 from .measure import BenchmarkFigure, median_s
 
@@ -41,7 +41,7 @@ ROLLOUT, UPDATE, STEP, FORWARD = "rollout", "update", "step", "forward"
 TIMED = {
     ROLLOUT: (MaskablePPO, "collect_rollouts"),
     UPDATE: (MaskablePPO, "train"),
-    STEP: (CentredReward, "step_wait"),
+    STEP: (JobPartitioningVecEnv, "step_wait"),
     FORWARD: (ScorePolicy, "forward"),
 }
 
@@ -72,7 +72,9 @@ def _latency(scenario: Scenario) -> Iterator[BenchmarkFigure]:
 def _training(scenario: Scenario) -> Iterator[BenchmarkFigure]:
     """Measure training with validation, checkpoints and the run folder; a further run measures the share of each part."""
     config = settings.load(
-        TrainSettings, config_path("preset:quickstart"), changes=[f"total_steps={NUM_STEPS}", "num_validation_seeds=1"]
+        TrainSettings,
+        config_path("preset:quickstart"),
+        changes=["search=null", f"total_steps={NUM_STEPS}", "num_validation_seeds=1"],
     )
 
     def run() -> None:
@@ -130,7 +132,7 @@ def learning_figures() -> Iterator[BenchmarkFigure]:
     """Decisions a second of processor and of wall time, and shares of the time."""
     torch.set_num_threads(1)
     for name in BENCHMARKS:
-        changes = [f"benchmark=preset:{name}", f"total_steps={LEARNED_STEPS}", "num_validation_seeds=1"]
+        changes = [f"benchmark=preset:{name}", "search=null", f"total_steps={LEARNED_STEPS}", "num_validation_seeds=1"]
         config = load_train_settings(config_path("preset:quickstart"), changes)
         reference = os.environ.get("MESHWRIGHT_REFERENCE")
         if name.startswith("pacml") and reference is None:

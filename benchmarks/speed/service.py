@@ -36,7 +36,7 @@ def service_figures() -> list[BenchmarkFigure]:
     jobs = [{"job": f"zoo:{name}"} for name in SMALL]
     many = [{**jobs[n % len(jobs)], "max_devices": 4 + n // len(jobs)} for n in range(NUM_KINDS)]
     figures: list[BenchmarkFigure] = []
-    for policy, requests in (("fastest-feasible", many), ("shipped:clos-256-poisson", jobs)):
+    for policy, requests in (("fastest-feasible", many), ("shipped:quickstart", jobs)):
         with serving(policy) as (port, pid):
             figures += asyncio.run(_measured(port, pid, policy, requests, is_whole=requests is many))
     return figures

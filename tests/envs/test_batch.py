@@ -74,40 +74,6 @@ def test_each_term_of_the_reward_by_hand(small):
         assert rewards[k] == pytest.approx(expected, rel=1e-6)
 
 
-REWARDS = [
-    RewardSettings(accepted=1.5, blocked=-0.5, slack=0.25, device_seconds=-0.125),
-    RewardSettings(accepted=1.0, blocked=-1.0, unfinished=-0.25, slack=0.5, device_seconds=-0.125),
-]
-
-
-@pytest.mark.parametrize("rewards", REWARDS, ids=["as any other", "unfinished"])
-@pytest.mark.parametrize("queue", [0, 3], ids=["no queue", "queue"])
-def test_what_each_candidate_pays_is_what_a_step_then_pays(small, rewards, queue):
-    settings = small.settings.model_copy(update={"queue_capacity": queue, "num_jobs": 25})
-    scenario = dataclasses.replace(small, settings=settings)
-    # As many equal episodes as there are candidates: each takes another one, and what follows is forgotten.
-    num = scenario.problem.num_candidates
-    batch, tried = EpisodeBatch(scenario, num, rewards), EpisodeBatch(scenario, num, rewards)
-    for e in range(num):
-        batch.reset(e, np.random.default_rng(3))
-    rng, amounts, expired = np.random.default_rng(0), set(), 0
-    while not batch.is_over[0]:
-        before, pays = batch.state(), batch.immediate_rewards()
-        assert (pays == pays[0]).all()
-        tried.restore(before)
-        paid, _ = tried.step(np.arange(num))
-        # What expires in the queue meanwhile is known only afterwards.
-        meanwhile = tried.episodes.num_expired * np.float32(rewards.blocked)
-        np.testing.assert_allclose(paid - meanwhile, pays[0], atol=1e-6)
-        assert all(np.array_equal(array, before[name], equal_nan=True) for name, array in batch.state().items())
-        amounts |= set(pays[0].tolist())
-        expired += int(tried.episodes.num_expired.sum())
-        batch.step(np.full(num, rng.choice(np.flatnonzero(batch.observations.action_mask[0]))))
-    assert len(amounts) > 20
-    assert (expired > 0) == (queue > 0)
-    assert (0.0 in amounts) == (queue > 0)  # to go on waiting pays nothing
-
-
 def test_a_job_without_a_deadline_is_paid_no_slack(toy):
     batch = EpisodeBatch(toy, 1, RewardSettings(slack=100.0))
     batch.reset(0, np.random.default_rng(0))

@@ -54,7 +54,7 @@ def test_a_linear_scorer_is_named_by_its_run_folder_or_its_file(run, scenario):
     for spec in (str(run), str(run / "policy.json")):
         assert isinstance(policy(spec, scenario), LinearScorer)
         assert display_name(spec) == "mine"
-        assert kind(spec) == "baseline"
+        assert kind(spec) == "learned"
     planner = policy(f"rollout({run})", scenario)
     assert isinstance(planner, Rollout)
     assert planner.name == display_name(f"rollout({run})") == "rollout(mine)"
@@ -69,9 +69,7 @@ def test_a_network_is_made_blind_to_graphs_by_its_spelling(scenario):
     assert isinstance(blind, NetworkPolicy)
     assert not blind._network.graph_embeddings().any()
     assert seeing._network.graph_embeddings().any()
-    assert wanted_settings("without-graph(shipped:zero-shot)", ["first-fit"]) == wanted_settings(
-        "shipped:zero-shot", ["first-fit"]
-    )
+    assert wanted_settings(spec, ["aligned"]) == wanted_settings("shipped:quickstart", ["aligned"])
 
 
 @pytest.mark.parametrize("named", ["max", "rollout", "python:mine:Own", "RUN"])
@@ -117,7 +115,7 @@ def test_a_rollout_over_the_best_fixed_degree_is_chosen_on_validation_episodes_a
     tuned = results["tuned"]
     assert tuned["rollout(best-fixed)"] == {**tuned["best-fixed"], "played": f"rollout({tuned['best-fixed']['chosen']})"}
     assert rows["rollout(best-fixed)"]["kind"] == "planner"
-    assert rows["mine"]["kind"] == "baseline"
+    assert rows["mine"]["kind"] == "learned"
     assert results["best_baseline"] != "rollout(best-fixed)"
     assert "rollout" not in results["verdict"]
     assert rows["rollout(best-fixed)"]["against"]["best baseline"]["policy"] == results["best_baseline"]

@@ -105,8 +105,7 @@ scenario:
   workload_changes: {arrivals: {kind: poisson, mean_interarrival_s: 10.0}, deadline: {kind: uniform, low: 0.5, high: 2.0}}
   num_jobs: 6
   max_degree: 2
-  shape_slots: 4
-  load_windows: [2.0, 8.0]
+  arrivals_per_slot: 2.0
   failures: {mean_time_between_failures_h: 100.0, repair_s: 60.0, checkpoint_every_s: 60.0, restart_s: 10.0}
   preemption: {rate_per_job_h: 0.1, pause_s: 60.0}
   splitting: {rule: sip-ml, quantum_us: 10.0}

@@ -15,8 +15,6 @@ from meshwright.models.settings import NetworkSettings
 # Matrices are small: a second thread costs more than it does, most of all where another core is busy.
 torch.set_num_threads(1)
 
-SLOTS = 6
-
 
 @pytest.fixture(scope="session")
 def toy():
@@ -39,18 +37,13 @@ def changed():
 
 
 @pytest.fixture(scope="session")
-def foreseeing(quickstart, changed):
-    """The second one, with the times at which blocks of each shape become free in its observations."""
-    return changed(quickstart, shape_slots=SLOTS)
-
-
-@pytest.fixture(scope="session")
 def random_network():
     """A network of random weights, and last layers as wide as the others so that scores and values differ."""
 
-    def made(scenario, **widths):
+    def made(scenario, *, has_prior=False, **widths):
         torch.manual_seed(0)
-        network = CandidateNetwork(NetworkSettings(**{"hidden": 16, "graph_hidden": 8, **widths}), static_features(scenario))
+        settings = NetworkSettings(**{"hidden": 16, "graph_hidden": 8, **widths})
+        network = CandidateNetwork(settings, static_features(scenario), has_prior=has_prior)
         for last in (network.score[-1], network.value[-1]):
             torch.nn.init.normal_(last.weight)
         return network

@@ -5,74 +5,9 @@ import pytest
 import torch
 
 from meshwright.envs.batch import EpisodeBatch
-from meshwright.envs.static_features import static_features
 from meshwright.errors import CheckpointError
-from meshwright.models.network import CandidateNetwork
 from meshwright.models.saved import NetworkPolicy, SavedNetwork
-from meshwright.models.settings import NetworkSettings
 from meshwright.simulation.cluster.decision import decision
-
-AFTER = {"after": (12, 7), "without": ("look-ahead",)}
-
-
-@pytest.fixture
-def foreseeing_network(foreseeing, random_network):
-    return random_network(foreseeing, **AFTER)
-
-
-@pytest.mark.parametrize("slots", [0, 5])
-def test_a_scenario_that_does_not_tell_what_the_network_reads_is_refused(
-    foreseeing, foreseeing_network, changed, tmp_path, slots
-):
-    path = tmp_path / "policy.pt"
-    SavedNetwork.from_network(foreseeing_network, {"shape_slots": 6}).save(path)
-    with pytest.raises(CheckpointError) as caught:
-        NetworkPolicy("mine", SavedNetwork.load(path), changed(foreseeing, shape_slots=slots))
-    assert str(caught.value) == (
-        f"{path}: shape_slots: reads when blocks become free at 6 moments ahead: add --set scenario.shape_slots=6 (got {slots})"
-    )
-
-
-def test_a_scenario_whose_slots_grow_otherwise_is_refused(foreseeing, foreseeing_network, changed):
-    saved = SavedNetwork.from_network(foreseeing_network, {"shape_slots": 6, "slot_growth": 1.5})
-    NetworkPolicy("mine", saved, changed(foreseeing, slot_growth=1.5))
-    with pytest.raises(CheckpointError) as caught:
-        NetworkPolicy("mine", saved, foreseeing)
-    assert str(caught.value) == (
-        "slot_growth: reads slots that grow by a factor of 1.5: add --set scenario.slot_growth=1.5 (got 1.0)"
-    )
-
-
-def test_a_network_reads_the_windows_that_it_was_trained_with(foreseeing, changed, observations):
-    seeing = changed(foreseeing, load_windows=(1.0, 16.0))
-    torch.manual_seed(0)
-    network = CandidateNetwork(NetworkSettings(after=(8, 4)), static_features(seeing))
-    saved = SavedNetwork.from_network(network, {"shape_slots": 6, "load_windows": [1.0, 16.0]})
-    policy = NetworkPolicy("mine", saved, seeing)
-    seen = {key: value[0].numpy() for key, value in observations(seeing).items()}
-    assert seen["episode"].shape == (3,)
-    assert seen["action_mask"][policy.choose(None, seen)] == 1
-    with pytest.raises(CheckpointError) as caught:
-        NetworkPolicy("mine", saved, foreseeing)
-    assert str(caught.value) == (
-        "load_windows: reads of other recent arrivals: add --set 'scenario.load_windows=[1.0, 16.0]' (got [])"
-    )
-
-
-def test_all_that_a_scenario_does_not_tell_is_named_at_once(foreseeing, foreseeing_network, changed):
-    trained = {"shape_slots": 6, "slot_growth": 1.5, "deadline_windows": [8], "work_windows": [2.5]}
-    with pytest.raises(CheckpointError) as caught:
-        NetworkPolicy("mine", SavedNetwork.from_network(foreseeing_network, trained), changed(foreseeing, shape_slots=0))
-    assert str(caught.value) == (
-        "shape_slots: reads when blocks become free at 6 moments ahead: add --set scenario.shape_slots=6 "
-        "--set scenario.slot_growth=1.5 --set 'scenario.deadline_windows=[8]' --set 'scenario.work_windows=[2.5]' (got 0)"
-    )
-
-
-def test_a_network_without_afterstates_acts_whatever_else_is_told(foreseeing, network, observations):
-    policy = NetworkPolicy("mine", SavedNetwork.from_network(network, {"shape_slots": 0}), foreseeing)
-    seen = {key: value[0].numpy() for key, value in observations(foreseeing).items()}
-    assert seen["action_mask"][policy.choose(None, seen)] == 1
 
 
 def test_a_scenario_with_none_of_its_rules_is_refused(quickstart, network, changed):

@@ -30,7 +30,7 @@ from ..tiny_fleet import tiny_fleet
 
 TRAINED = {"config": "test", "benchmark": "preset:quickstart", "seed": 3, "steps": 100, "validation_blocking_rate": 0.25}
 KINDS = {
-    "v0": "is no policy of version 1",
+    "v0": "is no policy of version 2; train it again",
     "fleet": "is no policy of a fleet of version 1",
     "graph": "is no graph policy of version 1",
 }
@@ -124,7 +124,7 @@ def test_a_missing_part_is_named_and_weights_of_other_widths_are_refused(kind, f
         ({"features": None}, "was trained on other features"),
         ({"trained": {"rules": 3}}, "trained: a part of the policy is not what it should be"),
         ({"trained": {"rules": ["worst-fit"]}}, "trained: a part of the policy"),
-        ({"trained": {"shape_slots": "many"}}, "trained: a part of the policy"),
+        ({"trained": {"arrivals_per_slot": "many"}}, "trained: a part of the policy"),
         ({"kind": "other"}, "no policy of a fleet"),
         ({"trained": {"candidate_features": "simulated"}}, "candidate features"),
         ({"world": "operators"}, "plays operators, not tasklets"),
@@ -133,7 +133,14 @@ def test_a_missing_part_is_named_and_weights_of_other_widths_are_refused(kind, f
     ],
 )
 def test_what_only_some_kinds_hold_is_checked_too(kind, file, change, message):
-    of = {"rules": "v0", "shape_slots": "v0", "candidate_features": "fleet", "kind": "fleet", "world": "graph", "digest": "graph"}
+    of = {
+        "rules": "v0",
+        "arrivals_per_slot": "v0",
+        "candidate_features": "fleet",
+        "kind": "fleet",
+        "world": "graph",
+        "digest": "graph",
+    }
     (key,) = change["trained"] if isinstance(change.get("trained"), dict) else change
     if of.get(key, kind.name) != kind.name or (key == "features" and kind.name == "graph"):
         return

@@ -82,18 +82,6 @@ def test_times_that_name_no_device_are_said_to_be_taken_as_the_clusters(tmp_path
         assert (remark in why) is is_told
 
 
-@pytest.mark.parametrize(
-    ("policy", "cluster"),
-    [
-        ("quickstart", "dgx-a100-8x8"),
-        ("clos-256-poisson", "clos-256-4to1"),  # sees when blocks become free, in slots that grow
-        ("pacml-compat-A", "ramp-4x4x2"),  # knows every free block alone
-    ],
-)
-def test_a_network_plans_with_what_it_wants_to_see(policy, cluster):
-    assert plan("zoo:resnet18", f"preset:{cluster}", policy_spec=f"shipped:{policy}").plan.num_ranks >= 1
-
-
 # --- a network off its ground ---
 
 

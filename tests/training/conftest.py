@@ -8,7 +8,6 @@ import torch
 
 from meshwright import settings
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.training.pretraining import temporal_difference
 from meshwright.training.settings import TrainSettings
 from tests.tiny_fleet import tiny_fleet
 
@@ -20,17 +19,6 @@ TINY = {
 name: tiny
 scenario: {cluster: preset:host-8, workload: workload.yaml, num_jobs: 30, num_warmup_jobs: 4, max_degree: 4}
 reward: {slack: 0.5}
-""",
-    "busy.yaml": """
-name: busy
-scenario:
-  cluster: preset:host-8
-  workload: workload.yaml
-  workload_changes: {arrivals: {mean_interarrival_s: 100.0}}
-  num_jobs: 30
-  num_warmup_jobs: 4
-  max_degree: 4
-reward: {slack: 0.25}
 """,
     "workload.yaml": """
 graphs: [zoo:squeezenet, zoo:alexnet]
@@ -57,14 +45,6 @@ def fleet(tmp_path_factory):
     return tiny_fleet(tmp_path_factory.mktemp("fleet"), num_jobs=20)
 
 
-@pytest.fixture(scope="module")
-def short_preparation():
-    """Learn the values of decisions from fewer steps."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(temporal_difference, "PREPARING_STEPS", 48)
-        yield
-
-
 @pytest.fixture(scope="session")
 def config(tmp_path_factory):
     """The path of the tiny training config."""
@@ -87,17 +67,6 @@ def tiny(chosen):
 @pytest.fixture(scope="session")
 def scenario(tiny):
     return tiny.build()
-
-
-@pytest.fixture(scope="session")
-def busy(config):
-    """The tiny benchmark with jobs that come twice as often, and another reward."""
-    return load_benchmark(str(config.with_name("busy.yaml")))
-
-
-@pytest.fixture(scope="session")
-def busy_scenario(busy):
-    return busy.build()
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,7 @@ from meshwright.training.graph.settings import GraphTrainSettings
 from meshwright.training.hooks.callback import TrainingCallback
 from meshwright.training.linear.settings import LinearSettings
 
-VALUES = "pretraining={kind: values, steps: 256, rollout_steps: 16, minibatch: 32, epochs: 1, explore: 0.2}"
-LINEAR = "pretraining.linear={generations: 2, population: 4, elite: 2, num_episodes: 1, num_validation_seeds: 1}"
-WITH_PRIOR = (VALUES, LINEAR, "network={prior: true, after: [8, 4]}", "changes=[scenario.shape_slots=4]")
+WITH_PRIOR = ("search={generations: 2, population: 4, elite: 2, num_episodes: 1, num_validation_seeds: 1}",)
 
 FLEET = {
     "method": "fleet",
@@ -142,11 +140,11 @@ def begun_earlier(folder):
         path.rename(path.with_name(".".join((start, kind, stored, f"{int(second) - 10:010d}", *rest))))
 
 
-def scalars(folder, part=""):
-    """TensorBoard's values of a run, or of its pretraining: steps and values by tag, without seconds."""
+def scalars(folder):
+    """TensorBoard's values of a run: steps and values by tag, without seconds."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = EventAccumulator(str(folder / "tensorboard" / part), size_guidance={"scalars": 0})
+    events = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0})
     events.Reload()
     tags = [tag for tag in events.Tags()["scalars"] if not tag.startswith("time/")]
     return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in tags}
@@ -165,9 +163,8 @@ def same_run(ours, theirs):
         assert equal(content(ours / name), content(theirs / name)), name
     if "log.csv" in names:
         assert logged(ours) == logged(theirs)
-    for part in ("", "pretraining"):
-        if (theirs / "tensorboard" / part).is_dir():
-            assert scalars(ours, part) == scalars(theirs, part)
+    if (theirs / "tensorboard").is_dir():
+        assert scalars(ours) == scalars(theirs)
 
 
 class First(torch.nn.Module):
@@ -175,7 +172,6 @@ class First(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.observed = lambda seen: seen.current()
         self.unused = torch.nn.Parameter(torch.zeros(1))
 
     def forward(self, observation):

@@ -12,24 +12,11 @@ from meshwright.training.methods import train
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import blocking_rate
 
-from .runs import LINEAR, VALUES, KilledError, Recorder, begun_earlier, curve, reaches, same_run
+from .runs import WITH_PRIOR, KilledError, Recorder, begun_earlier, curve, reaches, same_run
 
-pytestmark = [
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here"),
-    pytest.mark.usefixtures("short_preparation"),
-]
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
 
-WITH_VALUES = (VALUES, "network.after=[8, 4]", "changes=[scenario.shape_slots=4]")
-KINDS = {
-    "ppo": (),
-    "values": WITH_VALUES,
-    "prior": (*WITH_VALUES, LINEAR, "network.prior=true"),
-    "standardised": (
-        *WITH_VALUES[:2],
-        "changes=[scenario.shape_slots=4, 'scenario.work_windows=[2, 8]']",
-        "network.standardised=true",
-    ),
-}
+KINDS = {"ppo": (), "search": WITH_PRIOR}
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -53,14 +53,10 @@ def test_every_shipped_config_is_whole_and_names_every_key(path):
         ("network.hidden=0", "network.hidden"),
         ("name=../away", "name"),
         ("patience=3", "patience: unknown key (got 'patience')"),
-        ("ppo.averaging=0", "ppo.averaging"),
-        ("network.after=[8]", "network.after: must be empty or two widths from 1 to 1024"),
-        ("network.after=[8, 0]", "network.after: must be empty or two widths"),
-        ("network.without=[graphs]", "network.without.0: not a valid choice (got 'graphs'); did you mean 'graph'?"),
-        ("pretraining={kind: value}", "pretraining.kind: not a valid choice (got 'value'); did you mean 'values'?"),
-        ("pretraining={kind: values}", "pretraining of kind 'values' needs the layers network.after"),
-        ("network.standardised=true", "network.standardised needs pretraining of kind 'values'"),
-        ("mixed=[a, b]", "ppo.num_envs (4) must be a multiple of the 3 benchmarks that are played side by side"),
+        ("network.without=[graph]", "network.without: unknown key"),
+        ("search={strategy: cross-entropy, population: 4}", "search: elite (8) must be less than population (4)"),
+        ("search.sharpness=0", "search.sharpness"),
+        ("pretraining={kind: values}", "pretraining: unknown key"),
         ("curriculum=[]", "curriculum: unknown key (got 'curriculum'); valid: "),
     ],
 )
@@ -70,24 +66,10 @@ def test_a_wrong_config_is_told_in_one_line(config, change, message):
     assert "\n" not in str(caught.value)
 
 
-def test_values_want_rewards_that_fade(config):
-    changes = ["pretraining={kind: values}", "network.after=[8, 4]"]
-    assert settings.load(TrainSettings, config, changes=changes).pretraining.kind == "values"
-    with pytest.raises(ConfigError, match=re.escape("needs a ppo.discount below 1")):
-        settings.load(TrainSettings, config, changes=[*changes, "ppo.discount=1.0"])
-
-
-def test_a_config_with_all_that_may_come_before_and_beside_is_written_whole(config):
-    changes = [
-        "pretraining={kind: values, steps: 4096}",
-        "mixed=[preset:toy]",
-        "changes=[scenario.shape_slots=4]",
-        "network.after=[8, 4]",
-        "network.without=[graph, reject]",
-    ]
-    loaded = settings.load(TrainSettings, config, changes=changes)
+def test_a_config_with_a_search_is_written_whole(config):
+    loaded = settings.load(TrainSettings, config, changes=["search={strategy: cma-es}", "network.messages=false"])
     written = yaml.safe_load(to_yaml(loaded))
-    assert written["pretraining"]["minibatch"] == loaded.pretraining.minibatch
+    assert written["search"]["population"] == loaded.search.population
     assert TrainSettings.model_validate(written) == loaded
 
 

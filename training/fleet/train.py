@@ -182,15 +182,8 @@ class FleetLearner(Learner):
         Raises:
             TrainingStopped: a callback has stopped the run; what was found so far is validated and kept.
         """
-
-        def after() -> None:
-            self._done["search"] = search.share
-            run.save()
-            value = search.values[-1][1] if search.is_validated else None
-            run.staged("search", search.share, value, search.best_of_all[1])
-
-        with suppress(TrainingStopped):
-            search.run(after)
+        search.run_stage(run)
+        self._done["search"] = search.share
         head = self._network.prices or self._network.linear
         assert head is not None, "the settings refuse a search of a network without"
         head.set_direct(search.best if self._network.linear else search.best.reshape(3, -1))

@@ -75,7 +75,7 @@ class FleetVecEnv(EpisodesVecEnv):
         self.batch = FleetBatch(fleet, num_envs, reward_scale=scale)
         keys = {**self.batch.space.spaces, "to_come": spaces.Box(0.0, 1.0, (TO_COME,), np.float32)}
         keys.pop("links", None)  # which the network does not read
-        super().__init__([self.batch], spaces.Dict(keys))
+        super().__init__(self.batch, spaces.Dict(keys))
         self._rngs = [np.random.default_rng([FIRST_TRAINING_SEED + seed, number // group]) for number in range(num_envs)]
         self.group, self._regrouped = group, 0
         self.episode, self.decided_s = np.zeros(num_envs, np.int64), np.zeros(num_envs)

@@ -56,7 +56,7 @@ class UpdateRecord:
     """The state of a run after an update.
 
     Attributes:
-        stage: of the run, as ``pretraining`` or ``ppo``.
+        stage: of the run, as ``search`` or ``ppo``.
         step: steps so far.
         total_steps: steps in all.
         figures: of the method, by name, as ``train/loss``; may be empty.

@@ -20,7 +20,7 @@ class RunSettings(settings.Settings):
     Attributes:
         name: for tables and the run folder.
         benchmark: ``preset:NAME`` or a path, of the kind that the method plays.
-        changes: ``key=value`` texts applied to every benchmark of the run, for example ``scenario.shape_slots=20``.
+        changes: ``key=value`` texts applied to every benchmark of the run, for example ``scenario.num_jobs=200``.
         seed: of weights, of what is drawn, and of training episodes.
         log: writers of the validations.
         minutes: of CPU time after which the run ends, or earlier (see `callback.StopInTime`); null: when its steps are done.

@@ -75,7 +75,7 @@ class MaskedVecEnv(VecEnv):
 
     @abstractmethod
     def decide(self) -> tuple[NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Carry out the stored actions; episodes that are over stay at their end until `begin_next`.
+        """Carry out the stored actions; episodes that are over stay at their end.
 
         Returns:
             Rewards and which episodes are over, ``(e,)`` each, and what Stable-Baselines3 reads about the latter.
@@ -98,13 +98,9 @@ class MaskedVecEnv(VecEnv):
     def step_wait(self) -> VecStep:
         """Carry out the actions; an environment whose episode ends starts the next one."""
         rewards, is_over, infos = self.decide()
-        self.begin_next(is_over)
-        return self.observations(), rewards, is_over, infos
-
-    def begin_next(self, is_over: NDArray[np.bool_]) -> None:
-        """Start the next episode of each environment ``(e,)`` whose episode is over."""
         for e in np.flatnonzero(is_over).tolist():
             self._begin(e)
+        return self.observations(), rewards, is_over, infos
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
         """Call a method of each environment; only ``action_masks`` is offered."""
@@ -129,36 +125,25 @@ class MaskedVecEnv(VecEnv):
 
 
 class EpisodesVecEnv(MaskedVecEnv):
-    """A vector environment of Stable-Baselines3 from batches of `BatchedEpisodes`.
+    """A vector environment of Stable-Baselines3 from `BatchedEpisodes`.
 
     Args:
-        batches: of equally many episodes each; those of the first come first.
+        batch: the episodes.
         space: of an observation, where it is another than that of the episodes.
     """
 
-    def __init__(self, batches: Sequence[BatchedEpisodes], space: spaces.Dict | None = None) -> None:
-        self.batches = batches
-        num_envs = sum(batch.num_episodes for batch in batches)
-        super().__init__(num_envs, space or batches[0].space, spaces.Discrete(batches[0].num_actions))
-
-    def place(self, e: int) -> tuple[Any, int]:
-        """The batch of an environment's episode, and its number there."""
-        i, number = divmod(e, self.num_envs // len(self.batches))
-        return self.batches[i], number
+    def __init__(self, batch: BatchedEpisodes, space: spaces.Dict | None = None) -> None:
+        self.batch: Any = batch
+        super().__init__(batch.num_episodes, space or batch.space, spaces.Discrete(batch.num_actions))
 
     def observations(self) -> Observations:
         """See `MaskedVecEnv`."""
-        shown = [batch.shown() for batch in self.batches]
-        return {key: np.concatenate([each[key] for each in shown]) for key in shown[0]}
-
-    def last_observation(self, e: int) -> Observations:
-        """A copy of an environment's observation."""
-        batch, i = self.place(e)
-        return {key: values[i].copy() for key, values in batch.shown().items()}
+        return {key: values.copy() for key, values in self.batch.shown().items()}
 
     def action_masks(self) -> NDArray[np.bool_]:
         """See `MaskedVecEnv`."""
-        return np.concatenate([batch.masks() for batch in self.batches])
+        masks: NDArray[np.bool_] = self.batch.masks()
+        return masks.copy()
 
 
 class SeededVecEnv(EpisodesVecEnv):
@@ -170,7 +155,7 @@ class SeededVecEnv(EpisodesVecEnv):
     """
 
     def __init__(self, batch: BatchedEpisodes, seed: int) -> None:
-        super().__init__([batch])
+        super().__init__(batch)
         self._rngs = [seeding.np_random()[0] for _ in range(self.num_envs)]
         self._has_begun = False
         self.seed(seed)
@@ -182,7 +167,7 @@ class SeededVecEnv(EpisodesVecEnv):
 
     def decide(self) -> tuple[NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Carry out the actions; an info says how an episode ended, and is empty where none did."""
-        batch = self.batches[0]
+        batch = self.batch
         taken, was_possible = batch.taken(self._actions)
         rewards, terminated, truncated = batch.advance(taken)
         is_over = terminated | truncated
@@ -194,19 +179,19 @@ class SeededVecEnv(EpisodesVecEnv):
                 **{name: values[e] for name, values in columns.items()},
                 **batch.last_info(e),
                 "TimeLimit.truncated": bool(truncated[e] and not terminated[e]),
-                "terminal_observation": self.last_observation(e),
+                "terminal_observation": {key: values[e].copy() for key, values in batch.shown().items()},
             }
         return rewards.astype(np.float32), is_over, infos
 
     def reset(self) -> Observations:
         """Start an episode in every environment."""
         for e, seed in enumerate(self._seeds):
-            if seed is not None and not (self._has_begun and self.batches[0].ignores_later_seeds):
+            if seed is not None and not (self._has_begun and self.batch.ignores_later_seeds):
                 self._rngs[e] = seeding.np_random(seed)[0]
-            self.batches[0].reset(e, self._rngs[e], seed)
+            self.batch.reset(e, self._rngs[e], seed)
         self._has_begun = True
         self._reset_seeds()
         return self.observations()
 
     def _begin(self, e: int) -> None:
-        self.batches[0].reset(e, self._rngs[e])
+        self.batch.reset(e, self._rngs[e])

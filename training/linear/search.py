@@ -6,7 +6,6 @@ validation episodes so far (see `planners.linear`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,65 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import files
-from ...envs.batch import EpisodeBatch
 from ...envs.benchmark import load_benchmark
-from ...envs.reward import RewardSettings
 from ...envs.training_conditions import KEY, TrainingConditions
 from ...jobs.seeds import FIRST_TRAINING_SEED, validation_seeds
-from ...models.linear_prior import LinearPrior
-from ...models.network import CandidateNetwork
 from ...models.policy_files import STAGES, stage
-from ...planners.episode_player import LinearTrial, blocking_rates
+from ...planners.episode_player import LinearTrial
 from ...planners.linear import DIGEST, FEATURES, LinearWeights
 from ...simulation.cluster.scenario import Scenario
-from ...simulation.cluster.state import Episodes
 from ..hooks.names import WITHOUT_EFFECT
 from ..run import ReportedMeasure, TrainingRun
 from ..search import CovarianceAdaptation, CrossEntropy, Search, SearchLearner
 from ..ties import check_something_to_learn
 from .settings import LinearSettings, SearchSettings
-
-
-class CorrectedTrial:
-    """Plays the candidate with the largest sum of immediate reward, value of the state after it and linear score.
-
-    Linear scorers that are added to a network's values are tuned with it. ``w`` scorers, ``e`` episodes of each, ``a``
-    candidates, ``f`` features of a scorer.
-
-    Args:
-        network: whose values are played; with the layers ``after``.
-        scenario: that it serves.
-        rewards: what decisions pay.
-
-    Attributes:
-        scenario: as given.
-        placement_rules: those among whose candidates is chosen, all of the scenario's.
-    """
-
-    def __init__(self, network: CandidateNetwork, scenario: Scenario, rewards: RewardSettings) -> None:
-        self.scenario, self.placement_rules = scenario, scenario.settings.placement_rules
-        self._network, self._rewards = network, rewards
-
-    def blocking_rates(self, weights: NDArray[np.float64], rngs: Sequence[np.random.Generator]) -> NDArray[np.float64]:
-        """See `planners.episode_player.LinearTrial.blocking_rates`."""
-        batch = EpisodeBatch(self.scenario, len(weights) * len(rngs), self._rewards)
-        firsts = range(0, batch.num_episodes, len(rngs))
-        priors = [LinearPrior(LinearWeights(weight, self.placement_rules), self.scenario) for weight in weights]
-        for e, rng in enumerate(rngs):
-            arrivals = self.scenario.sample(rng, self.scenario.settings.num_jobs + 1)
-            seed = int(rng.integers(2**63)) if self.scenario.problem.interruptions.is_on else 0
-            for first in firsts:
-                batch.begin_with(first + e, arrivals, seed)
-        parts = [Episodes._make(array[first : first + len(rngs)] for array in batch.episodes) for first in firsts]
-        while not batch.is_over.all():
-            offered = batch.observations.action_mask > 0
-            if "reject" in self._network.settings.without:
-                offered[:, 0] &= ~offered[:, 1:].any(axis=1)
-            total = batch.immediate_rewards() + self._network.candidates_after(batch.observations)[:, :, 0]
-            total += np.concatenate([prior.of_episodes(part) for prior, part in zip(priors, parts, strict=True)])
-            batch.step(np.where(offered, total, -np.inf).argmax(axis=1), ~batch.is_over)
-        return blocking_rates(self.scenario, batch.episodes, len(weights))
-
 
 # Where the search begins: every job is placed, anywhere.
 START = {"reject": -1.0}
@@ -89,7 +41,7 @@ class ScorerTrial:
         seed: of the training episodes.
     """
 
-    plays: LinearTrial | CorrectedTrial
+    plays: LinearTrial
     settings: SearchSettings
     seed: int
 
@@ -126,14 +78,13 @@ class ScorerTrial:
         return LinearWeights(search.best, self.plays.placement_rules, result)
 
 
-def scorer_search(trial: ScorerTrial, start: Mapping[str, float] = START) -> Search:
+def scorer_search(trial: ScorerTrial) -> Search:
     """Return a search before its first generation.
 
     Args:
         trial: plays the scorers.
-        start: weights where it begins, by the names of features; others are zero.
     """
-    settings, mean = trial.settings, np.array([start.get(name, 0.0) for name in FEATURES])
+    settings, mean = trial.settings, np.array([START.get(name, 0.0) for name in FEATURES])
     if settings.strategy == "cma-es":
         population: CrossEntropy | CovarianceAdaptation = CovarianceAdaptation(mean, settings.spread, settings.population)
     else:

@@ -102,7 +102,7 @@ def check_best_fixed(spec: str, scenario: Scenario) -> None:
 def kind(spec: str) -> str:
     """Return the kind of a policy in a comparison: ``baseline``, ``learned``, a user's ``own`` or ``planner``.
 
-    A linear scorer is a baseline. Verdicts compare what is learned or a user's own with the baselines.
+    Verdicts compare what is learned or a user's own with the baselines.
 
     Raises:
         PolicyError: no shipped policy, file or run folder of that name.
@@ -113,8 +113,8 @@ def kind(spec: str) -> str:
         return "own"
     if is_baseline(spec):
         return "baseline"
-    file = trained_file(spec)
-    return "baseline" if file is not None and file.suffix == ".json" else "learned"
+    trained_file(spec)
+    return "learned"
 
 
 def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> Path:
@@ -283,10 +283,10 @@ def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:
     path = trained_file(spec)
     if path is None or path.suffix == ".json":
         return {}
-    from ..models.saved import RECENT, SavedNetwork
+    from ..models.saved import SavedNetwork
 
     trained = SavedNetwork.load(path).trained
-    result = {name: trained[name] for name in ("shape_slots", "arrivals_per_slot", "slot_growth", *RECENT) if name in trained}
+    result = {name: trained[name] for name in ("arrivals_per_slot",) if name in trained}
     own = [rule for rule in trained.get("rules", ()) if rule != "published"]
     return result | ({"placement_rules": own} if own and not set(own) & set(offered) else {})
 

@@ -80,8 +80,9 @@ def write_results(folder, name, **rates):
 
 
 def test_a_table_worked_by_hand(tmp_path):
-    write_results(tmp_path, "one", a=("baseline", [0.2, 0.4]), b=("baseline", [0.3, 0.5]))
-    write_results(tmp_path, "two", **{"mine-seed-0": ("learned", [0.1, 0.2]), "mine-seed-1": ("learned", [0.1, 0.4])})
+    a, mine = [0.2, 0.4, 0.3, 0.2, 0.4], [0.1, 0.2, 0.15, 0.1, 0.2]
+    write_results(tmp_path, "one", a=("baseline", a), b=("baseline", [value + 0.1 for value in a]))
+    write_results(tmp_path, "two", **{"mine-seed-0": ("learned", mine), "mine-seed-1": ("learned", [0.1, 0.4, 0.25, 0.1, 0.4])})
     runs = {"mine": ["training/mine-seed-0", "training/mine-seed-1"]}
     rows = {"rows": {"a": "first"}, "against": ("a",), "quoted": {"said elsewhere": {"x": "9"}}, "source": "a paper"}
     table = StudyTable(columns=("x",), evaluations=("one", "two"), ours="mine", **rows)

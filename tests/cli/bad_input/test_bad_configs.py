@@ -75,7 +75,7 @@ def test_more_steps_than_can_be_counted_are_refused(refused, spoil):
     ("policy", "message"),
     [
         ("bogus", "no such policy, run folder or file (got 'bogus'); valid: acceptable-jct, best-fixed, cheapest-feasible"),
-        ("shipped:none", "no such shipped policy (got 'none'); valid: clos-256-philly"),
+        ("shipped:none", "no such shipped policy (got 'none'); valid: learned-shares"),
         ("python:json", "a policy of your own is spelled python:MODULE:NAME (got 'python:json')"),
         ("python:no_such_module_at_all:X", "python:no_such_module_at_all:X: no such module in this folder or on the Python path"),
         ("python:json:lods", "module json has no such callable (got 'lods'); did you mean 'loads'?"),

@@ -18,7 +18,7 @@ from .export import Framework
 def verify_export(
     plan: Annotated[Path, argument("PLAN", "The plan's JSON file.")],
     logs: Annotated[list[str], argument("LOG...", "Output of the job; - for standard input.")],
-    target: Annotated[str | None, option("NAME", "The format that it was exported to; see export --list.", "--format")] = None,
+    target: Annotated[str | None, option("NAME", "Required: its format, see export --list.", "--format")] = None,
     framework: Framework = None,
     json_file: JsonFile = None,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -18,7 +18,7 @@ from .interruptions import FailureSettings, PreemptionSettings
 # A job that is interrupted more often than this before each checkpoint needs more than exp(5) = 148 tries for it.
 MAX_INTERRUPTIONS_PER_CHECKPOINT = 5.0
 # What only observations depend on, not what happens.
-OBSERVED = ("shape_slots", "arrivals_per_slot", "slot_growth", "load_windows", "deadline_windows", "work_windows")
+OBSERVED = ("arrivals_per_slot",)
 
 QueueOrderName = Literal["fifo", "shortest-remaining", "least-attained-service", "deadline"]
 
@@ -44,20 +44,8 @@ class ScenarioSettings(settings.Settings):
             ``published`` is the first fit of the published PAC-ML simulator and needs its semantics.
         max_listed_blocks: most candidates of ``all-blocks`` (see `simulation.cluster.candidates`).
         semantics: whose rules hold, our own or those of the published PAC-ML simulator.
-        shape_slots: moments ahead for which observations show when blocks of each shape become free, and how near the end is (see
-            `envs.availability`); 0: none.
-        arrivals_per_slot: length of the first slot in mean inter-arrival times. A cluster with eight times the devices and
-            arrivals looks the same with a value eight times as large.
-        slot_growth: length of each slot over that of the one before it. Where some jobs last a thousand times as long as others,
-            slots of equal length suit one kind alone.
-        load_windows: lengths, in mean inter-arrival times, of the windows before each decision in which observations count
-            arrivals; needs ``shape_slots``. Without them, a value function takes a burst of arrivals for an effect of placed
-            jobs.
-        deadline_windows: numbers of latest arrivals whose deadlines observations summarise by mean and spread; needs
-            ``shape_slots``. They let one policy recognise its workload among several.
-        work_windows: lengths, in mean inter-arrival times, of the windows before each decision for which observations show the
-            offered load: the time of their jobs on one device over that of all devices. Needs ``shape_slots``. They let one
-            policy recognise its load.
+        arrivals_per_slot: length of the slots of observations in mean inter-arrival times (see `envs.observation`). A cluster
+            with eight times the devices and arrivals looks the same with a value eight times as large.
         failures: of devices (see `simulation.cluster.interruptions`).
         preemption: pauses of running jobs.
         splitting: how far each op is split when a job gets a number of ranks.
@@ -77,12 +65,7 @@ class ScenarioSettings(settings.Settings):
     placement_rules: tuple[RuleName, ...] = ("first-fit", "best-fit")
     max_listed_blocks: int = Field(default=48, ge=1, le=4096)
     semantics: Semantics = GeneralSemantics()
-    shape_slots: int = Field(default=0, ge=0, le=256)
     arrivals_per_slot: float = Field(default=1.0, gt=0, le=1000)
-    slot_growth: float = Field(default=1.0, ge=1, le=4)
-    load_windows: tuple[Annotated[float, Field(gt=0, le=100_000)], ...] = Field(default=(), max_length=16)
-    deadline_windows: tuple[Annotated[int, Field(ge=1, le=100_000)], ...] = Field(default=(), max_length=16)
-    work_windows: tuple[Annotated[float, Field(gt=0, le=100_000)], ...] = Field(default=(), max_length=16)
     failures: FailureSettings = FailureSettings()
     preemption: PreemptionSettings = PreemptionSettings()
     splitting: SplitSettings = SplitSettings()
@@ -104,13 +87,6 @@ class ScenarioSettings(settings.Settings):
         if not rules or len(set(rules)) < len(rules):
             raise ValueError("must name at least one rule, each once")
         return rules
-
-    @field_validator("load_windows", "deadline_windows", "work_windows")
-    @classmethod
-    def _windows_go_with_slots(cls, windows: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
-        if windows and not info.data.get("shape_slots", 0):
-            raise ValueError("needs the times when blocks become free: set shape_slots too, or leave it empty")
-        return windows
 
     @field_validator("num_warmup_jobs", "num_cooldown_jobs")
     @classmethod
@@ -181,15 +157,6 @@ class ScenarioSettings(settings.Settings):
     def counted(self) -> slice:
         """The arrivals that the statistics count."""
         return slice(self.num_warmup_jobs, self.num_jobs - self.num_cooldown_jobs)
-
-    @property
-    def num_recent(self) -> int:
-        """Number of figures of an observation that describe the latest arrivals."""
-        return len(self.load_windows) + 2 * len(self.deadline_windows) + len(self.work_windows)
-
-    def observed(self) -> list[float | tuple[float, ...]]:
-        """The settings on which observations depend besides those of an episode."""
-        return [getattr(self, name) for name in OBSERVED]
 
     def to_digest(self) -> dict[str, Any]:
         """Return the settings on which an episode depends, without cluster and workload; defaults that are off are left out."""

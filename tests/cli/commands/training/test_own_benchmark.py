@@ -231,3 +231,8 @@ def test_a_run_of_each_method_whose_clock_is_over_keeps_a_policy_and_says_why_it
     assert "stopped its 1e-09 CPU minutes are over" in " ".join(capsys.readouterr().out.split())
     line = json.loads((run / "line_to_beat.json").read_text())
     assert how_file_was_made(run).endswith(line["verdict"]["sentence"])
+
+
+def test_a_benchmark_whose_candidates_hold_several_blocks_is_trained_without_a_search():
+    assert config_of("preset:pacml-compat-A", []).search is None
+    assert config_of("preset:quickstart", []).search is not None

@@ -83,6 +83,14 @@ def _sized(spec: str, minutes: float, changes: tuple[str, ...], begins_anew: boo
     return _of_graphs("place" if starts else named, 60.0, f"{SHIPPED}place" if starts else None)(spec, minutes, changes)
 
 
+def _of_scenario(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
+    """A search, then PPO; where candidates hold several blocks, as published, PPO alone."""
+    from ....envs.benchmark import load_benchmark
+
+    is_published = "published" in load_benchmark(spec, changes=changes).scenario.placement_rules
+    return "quickstart", ["search=null"] if is_published else []
+
+
 def _of_fleet(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
     """Prices where jobs count by their time, scores where they count by deadlines or where hosts are picked one by one."""
     from ....envs.fleet.benchmark import load_fleet_benchmark
@@ -151,7 +159,7 @@ def _seconds_of_solution(world: World[Any], rounds: int) -> float:
 
 
 _OF_KIND: dict[str | None, Callable[[str, float, tuple[str, ...]], Sized]] = {
-    SCENARIO: lambda *of: ("quickstart", []),
+    SCENARIO: _of_scenario,
     FLEET: _of_fleet,
     ELASTIC: lambda *of: ("learned-shares", []),
 }

@@ -1,1 +1,0 @@
-"""Training of a network before PPO: values of states are learned."""
