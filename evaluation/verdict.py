@@ -6,16 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .metrics import Metric
-from .statistics import CHALLENGERS, NO_POLICY, excludes_zero, least, paired
+from .statistics import CHALLENGERS, FEWEST_CASES, NO_POLICY, excludes_zero, least, paired
 from .tables import with_ends
 
 Row = dict[str, Any]
 
 BEST_BASELINE = "best baseline"
-
-
-FEWEST_CASES = 5
-"""Fewer have intervals that cover far less than they say: those of five cover 87 to 91 % in simulations (docs/concepts.md)."""
 
 
 def standings(rows: Sequence[Row], objective: Metric, case: str) -> dict[str, Any]:
@@ -85,7 +81,7 @@ def verdict(playing: Sequence[Row], best: Sequence[Row], objective: Metric, case
     share = "" if difference["share"] is None else f", {100 * difference['share']:+.1f} %"
     text = f"{with_ends(difference, objective.scale, objective.digits, sign='+')}{unit} in {objective.words}{share}"
     signs = {objective.sign * excludes_zero(row["against"][BEST_BASELINE]) for row in learned}
-    if 0 not in signs and number < FEWEST_CASES:  # the interval of two is the two
+    if difference["cases"] < FEWEST_CASES:
         return f"No winner: {named(learned)} against {theirs}: {text}. {number} {case}s are too few; compare 10 or more."
     if signs == {-1}:
         return f"{named(learned)} {'beat' if len(learned) > 1 else 'beats'} {theirs}: {text}."

@@ -41,6 +41,9 @@ PACKAGE = __package__
 UNUSED_DAYS = 60.0
 """Entries that nobody has read for so long are removed when a newer one of the same function is stored."""
 
+FORMAT = 3
+"""Of the files; raised whenever they hold something else."""
+
 PLAIN = (bool, int, float, complex, str, bytes, np.generic, enum.Enum)
 """Types of constants whose `repr` says all of them."""
 
@@ -71,7 +74,7 @@ def function_digest(function: Callable[..., Any]) -> str:
 
 
 def _environment() -> str:
-    versions = numba.__version__, np.__version__, *sys.version_info[:3]
+    versions = FORMAT, numba.__version__, np.__version__, *sys.version_info[:3]
     return repr((versions, config.OPT, config.BOUNDSCHECK, config.ENABLE_AVX))
 
 
@@ -192,7 +195,7 @@ class FunctionCache:
             stored, called, payload = pickle.loads(path.read_bytes())  # noqa: S301 - the user's own cache
             if stored != key:
                 return None
-            if not all(map(codegen.ll.address_of_symbol, called)):  # registries, which take .3 s to load, add what it calls
+            if not all(map(codegen.ll.address_of_symbol, called)):  # numba's registries, .3 s, define the rest
                 target_context.refresh()
             os.utime(path)
             return CompileResult._rebuild(target_context, *payload)

@@ -93,10 +93,12 @@ class MeshwrightError(Exception):
             self.choices = Names(choices.listing, self.choices)
         super().__init__(self._message())
 
-    def at(self, *, file: str | Path | None = None, line: int | None = None, field: str | None = None) -> Self:
-        """The error with the file, line and field that the caller knows, where it names none itself."""
+    def at(
+        self, *, file: str | Path | None = None, line: int | None = None, field: str | None = None, problem: str | None = None
+    ) -> Self:
+        """The error with the file, line and field that the caller knows, where it names none itself, or with another problem."""
         places = {"file": self.file or file, "line": self.line or line, "field": self.field or field}
-        return type(self)(self.problem, **self._parts() | places)
+        return type(self)(problem or self.problem, **self._parts() | places)
 
     def _parts(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("file", "line", "field", "value", "choices")}

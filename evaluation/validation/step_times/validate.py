@@ -17,7 +17,7 @@ from ....costs.training_step.kernels import kernel_model, kernel_settings
 from ....costs.training_step.step_figures import StepTime
 from ....costs.training_step.step_time import Pricer
 from ....costs.training_step.uncertainty import interval
-from ....costs.work.memory import peak_memory
+from ....costs.work.memory import RUNTIME_BYTES, peak_memory
 from ....costs.work.work import describe
 from ....errors import ConfigError, PlanError
 from ....planners.layouts.space import divisors
@@ -67,6 +67,11 @@ class PredictedStep:
     settings: float = 0.0
 
     @property
+    def held_bytes(self) -> float:
+        """Bytes of the fullest rank that PyTorch's allocator holds: without those of the driver and NCCL."""
+        return self.memory_bytes - RUNTIME_BYTES
+
+    @property
     def step_s(self) -> float:
         """Seconds as predicted."""
         assert self.predicted is not None
@@ -104,6 +109,7 @@ class PredictedStep:
             "z": self.prediction.z,
             "chosen": self.choice,
             "memory_bytes": self.memory_bytes,
+            "held_bytes": self.held_bytes,
             "allocated_bytes": self.allocated_bytes,
             "measured_allocated_bytes": self.row.allocated_bytes,
             "measured_held_bytes": self.row.held_bytes,

@@ -12,6 +12,7 @@ Exit status:
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import warnings
@@ -30,6 +31,7 @@ is_at_once = Event()
 
 def main() -> None:
     """Run the command line and end the process with its status, see `is_at_once`."""
+    gc.set_threshold(100_000, 50, 50)  # commands make many objects that stay, and few that refer to themselves
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the process ends

@@ -150,11 +150,6 @@ class Planners:
             if isinstance(request.job, str):
                 raise error.at(field=field) from None
             raise type(error)(error.problem, field=field, value=error.value, choices=error.choices) from None
-        except PlanError as error:
-            if not (error.field or "").startswith("--"):
-                raise
-            key = str(error.field).removeprefix("--").replace("-", "_")  # of a request, where commands have an option
-            raise PlanError(error.problem, field=key, value=error.value, choices=error.choices) from None
         self._try(made)
         with self._lock:
             self._ready[key] = made

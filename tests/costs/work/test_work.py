@@ -65,8 +65,8 @@ def test_embedding_and_head_are_those_of_the_ranks_tokens_and_shared_with_other_
         embedding(shape, plain, 128),
         head(shape, plain, 128, not shape.is_head_tied),
     )
-    half = asked.model_copy(update={"cp": 2 * asked.cp, "micro_batch": 2 * asked.micro_batch})
-    assert describe(shape, half, 128, checks=False).blocks["head"] is blocks["head"]
+    same_tokens = asked.model_copy(update={"cp": 2 * asked.cp, "micro_batch": 2 * asked.micro_batch})
+    assert describe(shape, same_tokens, 128, checks=False).blocks["head"] is blocks["head"]
 
 
 def test_a_layer_under_tensor_parallelism_reduces_four_times():

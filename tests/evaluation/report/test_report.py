@@ -132,12 +132,12 @@ def test_verdict_seeds_warmup_validation_references_config_command_and_versions_
 
 
 def test_every_policy_has_its_figures_in_the_table():
-    known = {"mean_completion_s": [5400.0] * 3, "utilisation": [0.5] * 3, "mean_degree": [4.0] * 3, "mean_slack": [None] * 3}
+    known = {"mean_completion_s": [5400.0] * 5, "utilisation": [0.5] * 5, "mean_degree": [4.0] * 5, "mean_slack": [None] * 5}
     result = results(
         "cluster",
-        row("cluster", "mine", [0.04, 0.05, 0.06], "learned", **known, fragmentation=[0.125] * 3),
-        row("cluster", "min", [0.1, 0.11, 0.12], **known),
-        row("cluster", "wide", [0.1, 0.12, 0.32], **known),
+        row("cluster", "mine", [0.04, 0.05, 0.06, 0.04, 0.06], "learned", **known, fragmentation=[0.125] * 5),
+        row("cluster", "min", [0.1, 0.11, 0.12, 0.1, 0.12], **known),
+        row("cluster", "wide", [0.1, 0.12, 0.32, 0.1, 0.12], **known),
     )
     result["timing"]["decision_s"] = {"mine": {"median": 0.0004, "p99": 0.0021}}
     table = Page(report_html(result)).table()

@@ -58,13 +58,14 @@ def all_or_refusal(path) -> dict | str:
     return line
 
 
-def test_a_ledger_of_another_version_is_refused_and_left_as_it_is(whole):
+@pytest.mark.parametrize(("version", "change"), [(3, "DROP COLUMN sum"), (5, "ADD COLUMN by TEXT")])
+def test_a_ledger_of_another_version_is_refused_and_left_as_it_is(whole, version, change):
     path, _ = whole
     with closing(sqlite3.connect(path)) as database:
-        database.executescript("ALTER TABLE change DROP COLUMN sum; PRAGMA user_version = 3")
+        database.executescript(f"ALTER TABLE change {change}; PRAGMA user_version = {version}")
     before = path.read_bytes()
     for action in (lambda: Ledger(path), lambda: Ledger(path, is_read=True), lambda: repair(path)):
-        with pytest.raises(InputFileError, match="is a ledger of version 3; version 4 is known"):
+        with pytest.raises(InputFileError, match=f"is a ledger of version {version}; version 4 is known"):
             action()
     assert path.read_bytes() == before
 

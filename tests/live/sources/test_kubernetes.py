@@ -192,7 +192,7 @@ def test_a_list_of_nodes_alone_is_no_empty_cluster(cases):
         with pytest.raises(StateError, match="items: lists no pod, so pods are missing"):
             kubernetes.read(text)
     asked = replace(source("kubernetes"), ask=lambda: listed(node("a")))
-    assert not asked.listing(EMPTY).state.jobs  # for kubectl was asked for both
+    assert (list(asked.listing(EMPTY).state.hosts), asked.listing(EMPTY).state.jobs) == (["a"], ())  # kubectl was asked for both
     with pytest.raises(StateError, match=r"saved\.json: items: lists no pod"):
         asked.said(listed(node("a")), EMPTY, Path("saved.json"))
 

@@ -86,7 +86,7 @@ def rows_of(*given):
     return made
 
 
-def told(rows, **options):
+def shown(rows, **options):
     """The explanation of each row that was not taken, on a cluster with ten of twelve devices free."""
     request = JobRequest(job="zoo:gpt2-small", **{key: options.pop(key) for key in ("deadline_s", "devices") if key in options})
     free = (FreeRun(10, 0.0), FreeRun(2, None))
@@ -94,8 +94,8 @@ def told(rows, **options):
     return candidate_rows(rows, inputs, THREE, {"a": [0, 1, 2, 3]})
 
 
-def test_why_a_candidate_was_not_taken_is_told_as_far_as_its_figures_say():
-    result = told(rows_of((4, 100.0), (8, 50.0), (2, 200.0), (8, 150.0), (4, 100.2), (2, 80.0), (8, 100.0)))
+def test_why_a_candidate_was_not_taken_is_said_as_far_as_its_figures_say():
+    result = shown(rows_of((4, 100.0), (8, 50.0), (2, 200.0), (8, 150.0), (4, 100.2), (2, 80.0), (8, 100.0)))
     assert [row["why_not"] for row in result] == [
         "",
         "2 times as fast, on 4 devices more",
@@ -105,21 +105,21 @@ def test_why_a_candidate_was_not_taken_is_told_as_far_as_its_figures_say():
         "1.25 times as fast, on 2 devices fewer: no worse by these figures, yet the policy preferred the other",
         "as fast, on 4 devices more",
     ]
-    assert told(rows_of((4, 100.0), (2, 200.0)), deadline_s=150)[1]["why_not"] == "would miss the deadline by 50 s"
-    assert told(rows_of((4, 100.0), (2, 200.0)), devices=4)[1]["why_not"] == "the job asks for 4 devices"
+    assert shown(rows_of((4, 100.0), (2, 200.0)), deadline_s=150)[1]["why_not"] == "would miss the deadline by 50 s"
+    assert shown(rows_of((4, 100.0), (2, 200.0)), devices=4)[1]["why_not"] == "the job asks for 4 devices"
     nowhere = {"degree": 8, "rule": "best-fit", "shape": None, "step_s": None, "completion_s": None, "is_offered": False}
-    (row,) = told([{**nowhere, "is_chosen": False}])
+    (row,) = shown([{**nowhere, "is_chosen": False}])
     assert (row["why_not"], row["where"], row["leaves"]) == ("no block of this size is free", "no free block", "")
 
 
 def test_what_a_candidate_leaves_free_counts_devices_and_hosts_that_stay_whole():
     # Ten of twelve devices are free: hosts a and b wholly, two devices of c.
-    assert [row["leaves"] for row in told(rows_of((4, 1.0), (2, 2.0), (8, 1.0)))] == [
+    assert [row["leaves"] for row in shown(rows_of((4, 1.0), (2, 2.0), (8, 1.0)))] == [
         "6 devices, 1 whole host",
         "8 devices, 1 whole host",
         "2 devices, 0 whole hosts",
     ]
-    assert [row["num_held"] for row in told(rows_of((4, 1.0), (2, 2.0)), whole_hosts=True)] == [4, 4]
+    assert [row["num_held"] for row in shown(rows_of((4, 1.0), (2, 2.0)), whole_hosts=True)] == [4, 4]
 
 
 # --- step times ---

@@ -129,7 +129,7 @@ def levels_of(shape, batch, launcher):
     return space, [level.nodes for level in space.levels(8) if level.nodes]
 
 
-@draws(300)
+@draws(200)
 @given(
     data=st.data(),
     shape=st.sampled_from([GPT, MIXTURE, MIXED]),
@@ -170,11 +170,11 @@ def test_as_few_layers_are_computed_again_as_it_takes_to_fit(data, shape):
     number = data.draw(st.integers(1, max(chunk.num_layers for chunk in work.chunks) - 1))
     fits = describe(shape, again_of(layout, number), LENGTH)
     memory = LayoutSearch(space, A100, peak_memory(fits)[1].total, PAIRS).memory
-    if memory.held(work) > memory.capacity_bytes:  # a schedule that puts weight gradients off may save nothing
-        fitted = memory.with_less(work, memory.held(work))
-        assert not memory.never_fits(work, memory.held(work))
-        assert memory.held(fitted) <= memory.capacity_bytes
-        assert fitted.layout.recompute_num_layers <= number
+    assume(memory.held(work) > memory.capacity_bytes)  # a schedule that puts weight gradients off may save nothing
+    fitted = memory.with_less(work, memory.held(work))
+    assert not memory.never_fits(work, memory.held(work))
+    assert memory.held(fitted) <= memory.capacity_bytes
+    assert fitted.layout.recompute_num_layers <= number
 
 
 @draws(40)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class MixedDevices:
 
     types: tuple[DeviceType, ...]
     of_rank: NDArray[np.int64]
-    _times: dict[tuple[object, ...], NDArray[np.float64]] = field(default_factory=dict, repr=False)
+    _times: dict[tuple[object, ...], tuple[JobGraph, NDArray[np.float64]]] = field(default_factory=dict, repr=False)
 
     @property
     def slowest(self) -> DeviceType:
@@ -69,7 +70,7 @@ class MixedDevices:
         forward_s, backward_s = work.forward_s.copy(), work.backward_s.copy()
         for stage, kinds in enumerate(of_stages):
             ops = work.ops_of(stage)
-            forward_s[ops], backward_s[ops] = self._op_times_s(work.graph, work.layout, kinds, costs)[:, ops]
+            forward_s[ops], backward_s[ops] = self._op_times_s(work.graph, work.layout, kinds, costs, ops)
         return replace(work, forward_s=forward_s, backward_s=backward_s)
 
     def of_replica(self, work: GraphWork, costs: CostSettings, replica: int, order: str = DEFAULT_ORDER) -> GraphWork:
@@ -114,14 +115,18 @@ class MixedDevices:
         ]
         return min(works, key=lambda work: (max(0.0, self.missing_bytes(work, order)), pricer.step_s(work)))
 
-    def _op_times_s(self, graph: JobGraph, layout: Layout, kinds: NDArray[np.int64], costs: CostSettings) -> NDArray[np.float64]:
-        """Seconds of each op forward and backward on the slowest of some types, ``(2, n)``."""
+    def _op_times_s(
+        self, graph: JobGraph, layout: Layout, kinds: NDArray[np.int64], costs: CostSettings, ops: Any = slice(None)
+    ) -> NDArray[np.float64]:
+        """Seconds of ops, all by default, forward and backward on the slowest of some types, ``(2, n)``."""
         of_layout = id(graph), layout.micro_batch, layout.recompute, layout.sp_d, layout.sp_h, layout.sp_w, costs
-        used = np.unique(kinds).tolist()
-        for kind in used:
-            if (*of_layout, kind) not in self._times:
-                self._times[*of_layout, kind] = np.stack(op_times_s(graph, layout, self.types[kind], costs))
-        slowest_s: NDArray[np.float64] = np.max([self._times[*of_layout, kind] for kind in used], axis=0)
+        times = []
+        for kind in np.unique(kinds).tolist():
+            known = *of_layout, kind
+            if known not in self._times:  # the graph stays, so that the id stays its own
+                self._times[known] = graph, np.stack(op_times_s(graph, layout, self.types[kind], costs))
+            times.append(self._times[known][1][:, ops])
+        slowest_s: NDArray[np.float64] = np.max(times, axis=0)
         return slowest_s
 
     def _least_busy(

@@ -134,8 +134,7 @@ class BoundedPricer(Pricer):
         schedule = layout.schedule if layout.is_bidirectional else layout.parts_gradients
         key = id(work.shared), schedule, layout.virtual_stages, layout.overlap_pp  # a family keeps what is shared
         if key not in self._bounds:
-            shared = None if work.meshes or family.lane.kinds else family
-            self._bounds[key] = self._least_s(work, family.lane, shared) * (1 - ROUNDING)
+            self._bounds[key] = self._least_s(work, family.lane, None if work.meshes else family) * (1 - ROUNDING)
         return self._bounds[key]
 
     def _family(self, work: LayoutWork) -> _Family:

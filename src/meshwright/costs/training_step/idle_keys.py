@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from ...plans.partition import Layout
+from ...plans.stage_meshes import value_text
 
 LAYERS_ONLY = (
     "sequence_parallel",
@@ -75,9 +75,5 @@ def remarks(layout: Layout, *, has_layers: bool, request: Iterable[str] | None =
     result = idle_keys(layout, has_layers=has_layers)
     keys = set(result if request is None else request)
     return tuple(
-        f"{name}={_spelled(getattr(layout, name))} changes nothing: {why}" for name, why in result.items() if name in keys
+        f"{name}={value_text(getattr(layout, name))} changes nothing: {why}" for name, why in result.items() if name in keys
     )
-
-
-def _spelled(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ..options import ExportOptions
+from ..rank_launcher import MAX_ARGUMENT_BYTES
 from ..target import Files, Target, header
 from . import kueue, pods, volcano
 
@@ -87,7 +88,7 @@ def _trainjob(plan: PlacementPlan, options: ExportOptions) -> Files:
     command, environment = ["torchrun", "--rdzv-backend=static", *options.torchrun_words], pods.environment(options, devices)
     if len(plan.host_order) > 1:
         command = ["python", "-c", _IN_ORDER, ",".join(plan.host_order), *command[1:]]
-        if (longest := len(command[3])) >= 131_072:  # Linux's limit on an argument, MAX_ARG_STRLEN; host names are ASCII
+        if (longest := len(command[3])) > MAX_ARGUMENT_BYTES:  # host names are ASCII
             raise ExportError("hosts' names make too long an argument; take jobset", field="kubernetes", value=f"{longest} bytes")
         environment.insert(0, {"name": "MESHWRIGHT_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
     if len(command) > _MAX_WORDS:

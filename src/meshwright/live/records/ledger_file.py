@@ -10,6 +10,7 @@ import os
 import secrets
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 from ... import inputs
@@ -186,10 +187,19 @@ def _is_new(database: sqlite3.Connection, path: Path) -> bool:
 
 
 def refuse_other_version(database: sqlite3.Connection, path: Path) -> None:
-    """Refuse a ledger of another version, whose records have no sums as here."""
-    version, columns = _pragma(database, "user_version"), database.execute("PRAGMA table_info(change)").fetchall()
-    if version != SCHEMA_VERSION and "sum" not in {name for _, name, *_ in columns}:
-        raise InputFileError(f"is a ledger of version {version}; version {SCHEMA_VERSION} is known", file=path)
+    """Refuse a ledger of another version, whose tables differ; where the header alone is wrong, they are this version's."""
+    version = _pragma(database, "user_version")
+    if version == SCHEMA_VERSION:
+        return
+    with closing(sqlite3.connect(":memory:")) as own:
+        own.executescript(_SCHEMA)
+        if _definitions(database) != _definitions(own):
+            raise InputFileError(f"is a ledger of version {version}; version {SCHEMA_VERSION} is known", file=path)
+
+
+def _definitions(database: sqlite3.Connection) -> set[tuple[str, str]]:
+    """Names and statements of the tables and indices that were made."""
+    return set(database.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"))
 
 
 def _pragma(database: sqlite3.Connection, name: str) -> int:

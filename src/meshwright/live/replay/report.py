@@ -27,7 +27,7 @@ from ...planning.policies import MENU_RULE, is_baseline, is_by_menu
 from ..deciding import Planners
 from ..ledger import Ledger
 from .durations import RealDurations
-from .fleet_world import FleetWorld, looks_ahead
+from .fleet_world import MOST_WAITING, FleetWorld, looks_ahead
 from .playback import Outcomes, play_back, trust
 from .service_world import ServiceWorld
 from .span import PastSpan, read_span
@@ -52,7 +52,7 @@ class ReplayRequest(BaseModel):
     since: AwareDatetime
     until: AwareDatetime | None = None
     policies: Annotated[list[Annotated[str, Field(min_length=1, max_length=300)]], Field(min_length=1, max_length=20)]
-    queue: Annotated[int, Field(ge=0, le=10_000)] = 10_000
+    queue: Annotated[int, Field(ge=0, le=MOST_WAITING)] = MOST_WAITING
     as_served: bool = False
 
 

@@ -175,12 +175,12 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY, *, is_w
             json`` prints it. It may hold several, one after the other, as of nodes and of pods.
         resource: name of a node's devices.
         known: the state so far, from which assumed indices are kept.
-        is_whole: whether `ask` has it, so that without a pod in it there is none.
+        is_whole: whether it is the answer of `ask`; a list without pods then means an empty cluster.
 
     Raises:
         InputFileError: no JSON.
         ConfigError: JSON of another form, or a resource that is a part of a device.
-        StateError: a part of a list, no node, no pod, or more devices in use than a node has.
+        StateError: a part of a list, no node, no pod unless ``is_whole``, or more devices in use than a node has.
     """
     if _SLICE.fullmatch(resource):
         raise ConfigError("is a part of a GPU; a job is planned on whole devices", field="--resource", value=resource)

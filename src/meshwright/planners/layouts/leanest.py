@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...costs.pipelines.schedules import in_flight
 from ...costs.training_step.bounds import ROUNDING
-from ...costs.work.activations.stage_activations import chunks_kept, most_of_layer, spared_at_most
+from ...costs.work.activations.stage_activations import spared_at_most
 from ...costs.work.memory import FRAGMENTATION
 from ...costs.work.work import LayoutWork
 from ...plans.partition import Layout
@@ -132,11 +132,11 @@ class LeanestLayouts:
     def least_fitted(self, work: LayoutWork) -> float:
         """Memory of a layout that does not fit at least once as few layers of each chunk as possible are computed again.
 
-        One layer more of each chunk spares no more than what these keep, and one less does not fit.
+        See `least_again`: one less does not fit.
         """
         if not self.may_compute_again(work.layout) or work.layout.is_bidirectional:
             return 0.0
-        return self.capacity_bytes - (1 + FRAGMENTATION) * most_of_layer(work) * chunks_kept(work.layout)
+        return self.capacity_bytes - (1 + FRAGMENTATION) * spared_at_most(work)[0] * (1 + ROUNDING)
 
     def leanest_groups(self, work: LayoutWork) -> LayoutWork:
         """The work with groups of the size with which its fullest rank holds least."""
@@ -186,10 +186,10 @@ class LeanestLayouts:
         return best
 
     def never_fits(self, work: LayoutWork, held_bytes: float) -> bool:
-        """Whether a layout does not fit, however many of its layers are computed again; False where that is not known so far."""
+        """Whether a layout does not fit, however many of its layers are computed again; False where that is not proven."""
         if not self.may_compute_again(work.layout):
             return False
-        return self.least_again(work, held_bytes) > max(0, *(chunk.num_layers for chunk in work.chunks)) - 1
+        return self.least_again(work, held_bytes) > max(chunk.num_layers for chunk in work.chunks) - 1
 
     def least_again(self, work: LayoutWork, held_bytes: float) -> int:
         """Layers of each chunk that are computed again where a layout fits, at least; 1 of bidirectional layouts.

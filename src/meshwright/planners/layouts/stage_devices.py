@@ -95,16 +95,21 @@ class StageDevices:
         """Return the least memory of some rank however layers are spread: one stage has as many as here, or more."""
         return min(work.memory(stage).total for stage in range(work.layout.pp))
 
-    def spreads(self, work: LayoutWork, pricer: Pricer, describe: Callable[[Layout], LayoutWork]) -> list[LayoutWork]:
+    def spreads(
+        self, work: LayoutWork, pricer: Pricer, describe: Callable[[Layout], LayoutWork], is_run: Callable[[Layout], bool]
+    ) -> list[LayoutWork]:
         """A layout as it is, and with layers spread by the speed of the stages' devices (`best_load`), as far as they fit.
 
         Args:
             work: of the layout with equally many layers on each stage.
             pricer: in the rank order that is meant.
             describe: makes the work of a layout.
+            is_run: whether the framework that is asked for runs a layout.
         """
         result, layout = [work] if self.missing_bytes(work, pricer.order)[0] <= 0 else [], work.layout
         if layout.pp == 1 or layout.chunks_per_rank > 1 or work.shape.other_layers is not None or layout.is_meshed:
+            return result
+        if not is_run(layout.model_copy(update={"stage_layers": tuple(held.num_layers for held in work.stages)})):
             return result
         most = [work.shape.num_layers] * layout.pp
         seconds, number = _slowest_seconds(work, pricer), layout.num_micro_batches

@@ -41,9 +41,9 @@ class LayoutComparison:
         return list(dict.fromkeys(part.name for one in self.priced for part in one.parts() if part.seconds > 0))
 
     @property
-    def bases(self) -> str:
+    def framework_remark(self) -> str:
         """A remark where layouts are priced as different frameworks run them; else nothing."""
-        named = list(dict.fromkeys(str(one.layout.framework).lower() for one in self.priced))
+        named = list(dict.fromkeys(one.layout.framework or "none named" for one in self.priced))
         if len(named) == 1:
             return ""
         return (
@@ -54,7 +54,7 @@ class LayoutComparison:
         """The comparison as plain data."""
         rows = zip(self.priced, self.texts, self.compared, strict=True)
         layouts = [one.to_data() | {"text": text} | compared.to_data() for one, text, compared in rows]
-        return {"fastest": self.fastest, "layouts": layouts}
+        return {"fastest": self.fastest, "layouts": layouts, "remark": self.framework_remark}
 
 
 def compare(job: str, cluster: str | Cluster, layouts: Sequence[str | Layout], **options: Any) -> LayoutComparison:

@@ -25,6 +25,7 @@ from ...planners.layouts.space import SEARCHED, divisors
 from ...planners.layouts.ties import FARTHEST, Compared, are_tied
 from ...plans.frameworks.recipes import Recipe, load_recipes
 from ...plans.rank_order import DEFAULT_ORDER
+from ...plans.stage_meshes import value_text
 from ..job_work import TransformerWork
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def _fastest(result: RankedLayouts, title: str, keep: Mapping[str, Sequence[obje
         yield title, "", proven
         return
     kept_values = {key: values for key, values in requested.kept_values.items() if key not in keep and key not in _SEARCHED_AWAY}
-    words = [f"{key}={'|'.join(map(_spelled, values))}" for key, values in {**kept_values, **keep}.items()]
+    words = [f"{key}={'|'.join(map(value_text, values))}" for key, values in {**kept_values, **keep}.items()]
     request = replace(requested, keep=",".join(words), order=order, top=NUM_TRIED, on_best=SearchRequest.on_best)
     try:
         ranking = result.maker.search(request).run([result.best.devices]).ranking
@@ -216,7 +217,3 @@ def _of_search(ranking: RankedLayouts, keep: Mapping[str, Sequence[object]], ord
         if not ranking.is_tight(one) and (fastest is None or one[:4] < fastest[:4]):
             fastest = one
     return fastest if fastest is not None and are_tied(best.step_s, fastest.step_s, FARTHEST) else None
-
-
-def _spelled(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -23,7 +23,7 @@ def test_layouts_stand_side_by_side_as_estimate_prices_them(meshwright, work):
     assert "A is the fastest; B: " in result.out
     assert "different frameworks" not in result.out
     unlike = meshwright("compare", FIRST, f"{SECOND},framework=megatron", *JOB)
-    assert "prices are of different frameworks (none, megatron)" in " ".join(unlike.out.split())
+    assert "prices are of different frameworks (none named, megatron)" in " ".join(unlike.out.split())
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,11 @@ def replay_span(
     """
     from ....clusters import load_cluster
     from ....live.deciding import Planners
-    from ....live.replay.fleet_world import MOST_WAITING
     from ....live.replay.report import COLUMNS, ReplayRequest, replay, rows_as_text
     from ....planning.policies import note_files
     from ...key_models import ReplayKeys
 
     keys = own_keys(ReplayKeys, changes)
-    queue = MOST_WAITING if keys.queue is None else keys.queue
     note_files(policy)
     where = load_cluster(cluster)
     with opened(state) as ledger, tempfile.TemporaryDirectory() as scratch:
@@ -70,9 +68,8 @@ def replay_span(
             begin, end = when(since, "--since", now), now if until is None else when(until, "--until", now)
             if begin >= end:
                 raise ConfigError("is not before the end", field="--since", value=since)
-            request = ReplayRequest.model_construct(
-                since=begin, until=end, policies=policy, queue=queue, as_served=keys.as_served
-            )
+            said: dict[str, Any] = {} if keys.queue is None else {"queue": keys.queue}
+            request = ReplayRequest.model_construct(since=begin, until=end, policies=policy, as_served=keys.as_served, **said)
             with output.progress() as bars:
                 result = replay(ledger, where, request, planners_of, progress=output.phases(bars))
             output.write_json(json_file, result)

@@ -71,4 +71,4 @@ def _show(out: Console, comparison: LayoutComparison) -> None:
         for place, (name, one) in enumerate(zip(names, comparison.compared, strict=True))
         if place != comparison.fastest
     ]
-    output.print_remarks(out, [*orders, *filter(None, [comparison.bases])])
+    output.print_remarks(out, [*orders, *filter(None, [comparison.framework_remark])])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from collections.abc import Sequence
@@ -59,7 +58,6 @@ def search_plans(
     for option, path, suffixes in (("--all", whole_file, (".json", ".csv")), ("--plot", plot_file, (".svg", ".html"))):
         if path is not None and path.suffix not in suffixes:
             raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
-    gc.set_threshold(100_000, 50, 50)  # a search makes many objects that stay, and few that refer to themselves
     top = search_request.top or 0
     is_free = None if occupied is None else occupied.taken.is_free
     with output.progress() as bars:

@@ -74,12 +74,10 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
 
 def _memory(out: Console, rows: list[Any]) -> None:
     """Print the memory of the fullest rank, of the rows that say it: its tensors, and all that its allocator held."""
-    from ....costs.work.memory import RUNTIME_BYTES  # of the driver and NCCL, outside the allocator
-
     lines, errors = [], list[list[float]]([[], []])
     for one in rows:
         cells = [one.row.name]
-        pairs = (one.allocated_bytes, one.row.allocated_bytes), (one.memory_bytes - RUNTIME_BYTES, one.row.held_bytes)
+        pairs = (one.allocated_bytes, one.row.allocated_bytes), (one.held_bytes, one.row.held_bytes)
         for (predicted, measured), known in zip(pairs, errors, strict=True):
             known += [] if measured is None else [predicted / measured - 1.0]
             cells += [""] * 3 if measured is None else [f"{predicted / GIB:.1f}", f"{measured / GIB:.1f}", f"{known[-1]:+.1%}"]

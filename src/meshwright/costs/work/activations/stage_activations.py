@@ -151,7 +151,7 @@ def _of_layers(work: LayoutWork) -> dict[str, _OfLayer]:
 def passing_bytes(work: LayoutWork, stage: int) -> Passing:
     """See `Passing`, of a stage of a layout whose stages have one mesh."""
     layout, of_stage = work.layout, _of_stage(work, stage)
-    held_bytes = _of_all_layers(work, stage, of_stage)
+    held_bytes = activation_bytes(work, stage)
     if of_stage.dropout is not None:
         tokens, numbers, split = of_stage.dropout
         held_bytes += kept_at_once(layout, stage) * tokens * numbers / split
@@ -164,21 +164,15 @@ def _of_stage(work: LayoutWork, stage: int) -> _OfStage:
     return made
 
 
-def chunks_kept(layout: Layout) -> float:
-    """Return the most passes of a chunk whose activations a stage keeps at once: the first stage keeps no less than others."""
-    return kept_at_once(layout, 0) * layout.virtual_stages
-
-
-def most_of_layer(work: LayoutWork) -> float:
-    """Return the bytes that a stage keeps of a layer and micro-batch, at most, as the layout recomputes."""
-    return max(layer.stored_bytes for layer in _of_layers(work).values())
-
-
 def spared_at_most(work: LayoutWork) -> tuple[float, float]:
-    """Return what one layer more of each chunk spares a stage if it is computed again, at most, and a layer's bytes at least."""
+    """Return what one layer more of each chunk spares a stage if it is computed again, at most, and a layer's bytes at least.
+
+    The first stage keeps no fewer micro-batches than others, and the inputs of the layer stay.
+    """
     layout, layers = work.layout, _of_layers(work).values()
+    kept = kept_at_once(layout, 0) * layout.virtual_stages
     inputs = layer_activation_bytes(work.shape, layout, work.sequence_length, "full")
-    return chunks_kept(layout) * (most_of_layer(work) - inputs), min(layer.whole for layer in layers)
+    return kept * (max(layer.stored_bytes for layer in layers) - inputs), min(layer.whole for layer in layers)
 
 
 def computes_again(layout: Layout) -> bool:
@@ -192,11 +186,7 @@ def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
     A weight gradient that a zero-bubble schedule puts off keeps its activations. Of a layer that is computed again as a whole
     these are the ones of selective recomputation, since the inside of attention holds no weights.
     """
-    return _of_all_layers(work, stage, _of_stage(work, stage))
-
-
-def _of_all_layers(work: LayoutWork, stage: int, of_stage: _OfStage) -> float:
-    layout, inputs = work.layout, _group_inputs(work, stage)
+    layout, inputs, of_stage = work.layout, _group_inputs(work, stage), _of_stage(work, stage)
     if layout.is_bidirectional:
         of_layer = _of_layers(work)
         own = sorted((chunk for chunk in work.chunks if chunk.stage == stage), key=lambda chunk: chunk.place)
