@@ -17,6 +17,7 @@ from ...envs.fleet.reward import is_better, objective_value
 from ...jobs.seeds import validation_seeds
 from ...planners.menu.named_entry import name_of
 from ...planners.own_policy import OWN
+from ...planners.policy_names import parsed
 from ...worlds.benchmark_files import FLEET
 from ..fleet import policies
 from ..fleet.bounds import BOUND, least_mean_completion_s
@@ -136,10 +137,33 @@ class EvaluatedFleet(EvaluatedEpisodes):
 
     def remarks(self, specs: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
         """See `EvaluatedWorld`: jobs that times leave out, policies off the ground of their training, figures of others."""
-        results = [*lone_entries(rows), *_left_out(rows, self.objective)]
+        results = [*lone_entries(rows), *_left_out(rows, self.objective), *_same_orders(specs, self.built), *_cut(self.built)]
         results += [sentence for spec in specs.values() if (sentence := policies.condition_changes(spec, self.built)) is not None]
         foreign = foreign_figures(self.built.cluster, self.built.settings.costs.of_layouts, has_layers=True)
         return [*results, *(f"{sentence}." for sentence in foreign)]
+
+
+def _same_orders(specs: Mapping[str, str], fleet: Fleet) -> list[str]:
+    """Say which orders of the rules are others where no running job is ever stopped."""
+    if fleet.settings.elastic is not None or fleet.settings.has_failures:
+        return []
+    rules = filter(policies.is_rule, specs.values())
+    orders = {parsed(rule.removeprefix(EXACT).removeprefix(policies.ROLLOUT)).name for rule in rules}
+    others = {"las": "fifo", "normalised-throughput": "fifo", "srtf": "sjf"}
+    same = [f"{name} orders jobs as {other}" for name, other in others.items() if name in orders]
+    return [f"Without elastic: no running job is stopped, so that {' and '.join(same)}."] if same else []
+
+
+def _cut(fleet: Fleet) -> list[str]:
+    """Say how many jobs of a trace ask for more devices than jobs of their type can have."""
+    workload, splits = fleet.workload, fleet.settings.splits
+    if workload is None or splits is None or workload.trace is None or workload.trace.requested_gpus is None:
+        return []
+    most = np.where(np.isfinite(fleet.requested_step_s), fleet.problem.degrees, 0).max(axis=1)
+    count = int((workload.trace.requested_gpus > most[workload.traced_graphs]).sum())
+    text = f"{count:,} of {len(workload.traced_graphs):,} jobs of the trace ask for more devices than they can have here"
+    why = f" (fleet.splits.max_degree is {splits.max_degree})" if (most == splits.max_degree).any() else ""
+    return [f"{text}, and count as asking for the most{why}."] if count else []
 
 
 def _left_out(rows: Sequence[Row], objective: Metric) -> list[str]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from meshwright.cli import run_command_line
 from meshwright.clusters import load_cluster
 from meshwright.clusters.from_topology import cluster_yaml, read_topology
 from meshwright.devices import device_type
@@ -100,6 +101,13 @@ def test_a_file_that_is_completed_is_a_cluster_and_one_that_is_not_is_refused_by
     path.write_text(text)
     cluster = load_cluster(str(path))
     assert (cluster.num_devices, cluster.device_types[0].name, cluster.host_names[16]) == (124, "b200", "n17")
+
+
+def test_keys_that_are_to_be_completed_are_named_on_the_screen(tmp_path, capsys):
+    (tmp_path / "topology.conf").write_text(TREE)
+    words = ["--device", "h100", "--out", str(tmp_path / "cluster.yaml")]
+    assert run_command_line(["cluster", "from-topo", str(tmp_path / "topology.conf"), *words]) == 0
+    assert "keys to fill in: devices_per_host, intra_host_bandwidth_gbytes_per_s, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.cli import run_command_line
 from meshwright.errors import ExportError, InputFileError, PlanError
 from meshwright.export import export, export_run, targets, write
 from meshwright.export.options import ExportOptions
 from meshwright.export.target import MAX_NAME, dns_label
 from meshwright.plans.document import PlacementPlan
+from meshwright.plans.memory import tight_text
 
 from ..tree import built
 
@@ -72,6 +74,13 @@ def test_the_rendezvous_is_on_the_chosen_port_and_no_other(plan_for, target):
     texts = [text for text in export(plan_for(target), target, {"master_port": 31_337}).values() if isinstance(text, str)]
     assert any("31337" in text for text in texts)
     assert not any("29500" in text for text in texts)
+
+
+def test_that_a_plan_is_tight_is_said_at_its_export_too(running_example, tmp_path, capsys):
+    running_example.model_copy(update={"why": f"fastest; {tight_text(79e9, 80e9)}; more"}).save(tmp_path / "plan.json")
+    words = ["--format", "torchrun", "--out", str(tmp_path / "out")]
+    assert run_command_line(["export", str(tmp_path / "plan.json"), *words]) == 0
+    assert f"{running_example.job.name}: memory is tight: 79.0 of 80.0 GB" in capsys.readouterr().out
 
 
 def test_an_unknown_format_or_option_gets_the_nearest(running_example):

@@ -6,13 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
+from meshwright.clusters.cluster import Cluster
 from meshwright.costs.process_groups.group_network import HostNetwork, PlacedNetwork
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import PlanError
-from meshwright.planners.free_devices import find_allocation, most_free
-from meshwright.planning.estimate import estimate
+from meshwright.jobs.load import JobSource
+from meshwright.planners.free_devices import find_allocation, find_allocations, most_free
+from meshwright.planning.estimate import estimate, read_layout
+from meshwright.planning.op_graph_work import work_of
 from meshwright.planning.plan import plan
-from meshwright.planning.search import search_layouts
+from meshwright.planning.search import in_type_orders, search_layouts
 
 from ..draws import draws
 
@@ -125,3 +128,75 @@ def test_on_other_networks_messages_are_priced_on_the_very_devices():
     assert isinstance(allocation.wires, PlacedNetwork)
     near = estimate("zoo:gpt2-small", torus, "dp=4,micro_batch=1,global_batch=8").step.step_s
     assert estimate("zoo:gpt2-small", torus, "dp=4,micro_batch=1,global_batch=8", is_free=is_free).step.step_s >= near
+
+
+def of_types(*types, **topology):
+    """A host of eight devices of each type, below one leaf switch unless the topology says otherwise."""
+    data, names = load_cluster("preset:dgx-a100-8x8").to_data(), [f"h{number}" for number in range(len(types))]
+    topology = data["topology"] | {"num_hosts": len(types), "hosts_per_leaf": len(types)} | topology
+    return Cluster.from_data(
+        data | {"host_names": names, "device_overrides": dict(zip(names, types, strict=True)), "topology": topology}
+    )
+
+
+def hosts_of(devices, cluster):
+    return sorted(set(cluster.device_host[devices].tolist()))
+
+
+@pytest.mark.parametrize("costs", [COSTS, COSTS.model_copy(update={"collectives": "auto"})])
+@pytest.mark.parametrize(
+    ("types", "count", "sets"),
+    [
+        (("a100", "a100", "h100", "h100"), 16, [[0, 1], [2, 3]]),
+        (("a100", "h100", "a100", "h200"), 16, [[0, 1], [1, 3]]),  # h100 and h200 are equally fast
+        (("v100", "a100", "l40s", "h100"), 8, [[0], [3], [2]]),
+        (("a100", "a100", "h100", "h100"), 24, [[0, 1, 2]]),
+        (("h100", "h100", "h200", "h200"), 16, [[0, 1]]),
+    ],
+)
+def test_free_devices_of_several_types_are_tried_as_they_are_and_the_fastest_alone(types, count, sets, costs):
+    cluster = of_types(*types)
+    found = find_allocations(cluster, costs, np.ones(cluster.num_devices, np.bool_), count)
+    assert [hosts_of(one.devices, cluster) for one in found] == sets
+
+
+def test_the_faster_of_the_sets_is_taken_and_priced():
+    cluster = of_types("a100", "a100", "h100", "h100", "h100")
+    is_free = free(0, 1, 2, 3, cluster=cluster)
+    request = {"batch": 16, "devices": "16", "top": 1, "keep": "cp=1,pp=1,tp=8"}
+    assert hosts_of(search_layouts("zoo:llama-7b", cluster, is_free=is_free, **request).plan.placement().devices, cluster) == [
+        2,
+        3,
+    ]
+    layout = "tp=8,dp=2,micro_batch=1,global_batch=16"
+    assert set(estimate("zoo:llama-7b", cluster, layout, is_free=is_free).maker.hosts) == {2, 3}
+
+
+def test_one_slow_type_is_no_better_than_a_mix_with_a_fast_one():
+    cluster = of_types(*["h100"] * 4, *["a100"] * 4)
+    request = {"batch": 64, "devices": "32", "top": 1, "keep": "cp=1,tp=1,recompute=none,schedule=zb-2p,micro_batch=1"}
+    found = search_layouts("zoo:llama-7b", cluster, is_free=free(0, 1, 2, 4, 5, 6, 7, cluster=cluster), **request)
+    assert hosts_of(found.plan.placement().devices, cluster) == [0, 1, 2, 4]
+    assert found.best.step_s == pytest.approx(0.4106, rel=0.01)  # 0.792 s on the four of a100
+
+
+@pytest.mark.parametrize(("types", "count", "step_s"), [(("a100", "l40s"), 2, 3.328), (("h200", "h100"), 1, 2.410)])
+def test_a_job_that_does_not_fit_the_fastest_devices_takes_others(types, count, step_s):
+    cluster = of_types(*types, *types)
+    is_free = free(1, 2, 3, cluster=cluster) | free(0, cluster=cluster, per_host=count)
+    found = search_layouts("zoo:llama-7b", cluster, is_free=is_free, batch=16, devices=str(count), top=1)
+    assert hosts_of(found.plan.placement().devices, cluster) == [0]
+    assert found.best.step_s == pytest.approx(step_s, rel=0.01)
+    with pytest.raises(PlanError, match=r"where a device has (47.8|84.9) GB: [0-9]"):
+        search_layouts("zoo:llama-7b", cluster, is_free=free(1, cluster=cluster), batch=16, devices=str(count), top=1)
+
+
+def test_types_side_by_side_have_the_uplinks_of_their_leaves():
+    cluster = of_types(*["h100", "a100"] * 4, hosts_per_leaf=4, oversubscription=8.0)
+    maker = work_of(JobSource("zoo:llama-7b"), cluster, COSTS)
+    work = maker.work(read_layout("dp=32,pp=2,micro_batch=1,global_batch=64", None)[0])
+    apart, _, leaves = (one.pricer.price_work(work).step_s for one in in_type_orders(maker))
+    assert apart > leaves  # a stage is on both leaves, or on one
+    assert maker.wires.uplinks.hosts_per_leaf == 2
+    some = maker.on(np.arange(64))
+    assert [one.wires.uplinks.hosts_per_leaf for one in in_type_orders(some)] == [4, 2, 2]

@@ -17,7 +17,7 @@ from meshwright.planning.estimate import estimate
 from meshwright.planning.search import device_counts, search_layouts
 from meshwright.plans import check
 from meshwright.plans.frameworks.table import FRAMEWORKS
-from meshwright.plans.memory import MEMORY_UNCERTAINTY
+from meshwright.plans.memory import MEMORY_UNCERTAINTY, tight_in
 
 MIXTURE = {
     "model_type": "mixtral",
@@ -182,6 +182,7 @@ def test_a_first_choice_that_may_not_fit_is_told_with_the_next_row_that_does(nee
     assert reported.startswith(f"memory is tight: {needed_gbytes:.1f} of {room:.1f} GB of a device, less is left than")
     assert result.plan.why is not None
     assert f"; memory is tight: {needed_gbytes:.1f} of" in result.plan.why
+    assert tight_in(result.plan.why) == result.tight_text(10).partition("; =")[0]
     assert result.table()[0]["is_tight"]
     near = [p for p in sorted(result.ties) if p < 10]
     roomy = [p for p in near if result.by_time[p].memory_bytes * (1 + MEMORY_UNCERTAINTY) <= room * 1e9]

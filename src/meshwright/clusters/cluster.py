@@ -110,6 +110,12 @@ class Cluster:
         """Memory of each device, ``(n,)``."""
         return frozen(np.array([kind.memory_bytes for kind in self.device_types])[self.device_type], np.float64)
 
+    @cached_property
+    def types_by_speed(self) -> list[int]:
+        """Indices into ``device_types``, the fastest first."""
+        kinds = self.device_types
+        return sorted(range(len(kinds)), key=lambda one: (-kinds[one].reached_flops_per_s, str(kinds[one].to_data())))
+
     @property
     def links(self) -> Links:
         """All directed links."""

@@ -81,6 +81,11 @@ def cluster_yaml(result: Found, device: DeviceType | None) -> str:
     return re.sub(r"^(?P<indent> *)(?P<key>\w+):  # (?P<comment>.*)$", completed, text, flags=re.M)
 
 
+def missing_keys(text: str) -> list[str]:
+    """The keys that `cluster_yaml` has left as comments."""
+    return re.findall(r"^ *# (\w+):  #", text, flags=re.M)
+
+
 def _read_smi(text: str, result: Found) -> None:
     """The table of ``nvidia-smi topo -m``; rows and columns are GPUs and cards, cells the path between two."""
     rows = [cells for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if (cells := line.split())]

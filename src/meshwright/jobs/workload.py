@@ -190,7 +190,7 @@ class Workload:
             raise ConfigError("must be at least 1", field="num_jobs", value=num_jobs)
         if self.trace is not None:
             window = self.trace.window(rng, num_jobs)
-            mean_s = self._interarrival_s(self._traced_steps[window] * self._step_s[self._traced_graphs[window]])
+            mean_s = self._interarrival_s(self._traced_steps[window] * self._step_s[self.traced_graphs[window]])
             arrival_s = self.trace.times_s(window) if mean_s is None else self.trace.scaled_times_s(window, mean_s)
             return self._traced(window, arrival_s, rng)
         graph_id = self._draw_graphs(rng, num_jobs)
@@ -203,7 +203,7 @@ class Workload:
     def _traced(self, rows: slice | NDArray[np.int64], arrival_s: NDArray[np.float64], rng: np.random.Generator) -> Arrivals:
         """Some rows of the trace; what it says of deadlines goes before what the settings draw."""
         assert self.trace is not None
-        graph_id, num_steps = self._traced_graphs[rows], self._traced_steps[rows]
+        graph_id, num_steps = self.traced_graphs[rows], self._traced_steps[rows]
         fraction = self.settings.deadline.draw(rng, len(graph_id))
         if self.trace.deadline_s is not None:
             allowed_s = self.trace.deadline_s[rows]
@@ -223,7 +223,7 @@ class Workload:
         """Expected seconds between two arrivals; over the whole trace where there is one."""
         if isinstance(self.settings.arrivals, TraceArrivals):
             assert self.trace is not None
-            scaled_s = self._interarrival_s(self._traced_steps * self._step_s[self._traced_graphs])
+            scaled_s = self._interarrival_s(self._traced_steps * self._step_s[self.traced_graphs])
             recorded_s = float(self.trace.time_s[-1]) / max(1, len(self.trace.time_s) - 1)
             return recorded_s if scaled_s is None else scaled_s
         return self.settings.arrivals.mean_interarrival_s
@@ -237,7 +237,7 @@ class Workload:
         trace: list[object] = []
         if self.trace is not None:
             trace = [self.trace.time_s, self.trace.work_s, self.trace.hash_fraction]
-            traced = (self.trace.num_steps, self.trace.deadline_s, None if self.trace.model is None else self._traced_graphs)
+            traced = (self.trace.num_steps, self.trace.deadline_s, None if self.trace.model is None else self.traced_graphs)
             trace += [column for column in traced if column is not None]
         return files.digest([graph.digest for graph in self.graphs], settings_data, trace)
 
@@ -257,7 +257,7 @@ class Workload:
         return np.asarray(weights / weights.sum(), np.float64)
 
     @cached_property
-    def _traced_graphs(self) -> NDArray[np.int64]:
+    def traced_graphs(self) -> NDArray[np.int64]:
         """The graph of each row of the trace: its model's, or where the row's hash falls among the graphs' shares."""
         assert self.trace is not None
         drawn = np.searchsorted(np.cumsum(self._shares)[:-1], self.trace.hash_fraction, side="right")
@@ -291,7 +291,7 @@ class Workload:
     @cached_property
     def _traced_steps(self) -> NDArray[np.int64]:
         assert self.trace is not None
-        filled = _steps_of(self.trace.work_s, self._step_s[self._traced_graphs])
+        filled = _steps_of(self.trace.work_s, self._step_s[self.traced_graphs])
         return filled if self.trace.num_steps is None else np.where(self.trace.num_steps > 0, self.trace.num_steps, filled)
 
     @cached_property
@@ -300,7 +300,7 @@ class Workload:
         assert self.trace is not None
         if self.trace.num_steps is None:
             return self.trace.work_s
-        return np.where(self.trace.num_steps > 0, self.trace.num_steps * self._step_s[self._traced_graphs], self.trace.work_s)
+        return np.where(self.trace.num_steps > 0, self.trace.num_steps * self._step_s[self.traced_graphs], self.trace.work_s)
 
     def rows(self, rng: np.random.Generator, num_jobs: int) -> Arrivals:
         """Jobs of the trace drawn one by one, of any part of it, all at time zero; without a trace as `sample`."""

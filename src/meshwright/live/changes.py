@@ -187,7 +187,15 @@ def drift(before: ClusterState, listing: ClusterState) -> list[str]:
 
 
 def host_changed(host: str, condition: Condition, reason: str | None = None) -> HostChanged:
-    """A host that takes no new jobs, or takes jobs again."""
+    """A host that takes no new jobs, or takes jobs again.
+
+    Raises:
+        StateError: a device of a host is named, as `places` writes it.
+    """
+    if "/" in host:
+        verb = "resume" if condition == "up" else "drain"
+        problem = f"{verb} the whole host, or hold single devices with a job: `meshwright state add`"
+        raise StateError(problem, field="host", value=host)
     data = {"host": host, "state": {"condition": condition, "reason": reason}}
     return settings.build_settings(HostChanged, data)
 

@@ -35,7 +35,7 @@ def find_allocation(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.b
     """Free devices for a job: on the fewest hosts, then below the fewest leaf switches, then where they leave the least over.
 
     Args:
-        cluster: of devices of one type.
+        cluster: where they are; types of devices do not count.
         costs: choices of the cost model.
         is_free: whether each device may be taken, ``(n,)``.
         count: devices that are wanted, equally many on each host.
@@ -55,6 +55,17 @@ def find_allocation(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.b
         devices = first_free(cluster, is_free, np.concatenate(groups), part)
         return Allocation(devices, part, _wires(classes, devices, part, [len(group) for group in groups]))
     return None
+
+
+def find_allocations(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], count: int) -> list[Allocation]:
+    """Free devices by `find_allocation` among all, then among those of the fastest types alone, of ever more types.
+
+    Each set comes once, three at most. There is one where free devices are equally fast, none where there are too few.
+    """
+    speeds = np.array([kind.reached_flops_per_s for kind in cluster.device_types])[cluster.device_type]
+    slower = [is_free & (speeds >= least) for least in sorted(set(speeds[is_free].tolist()), reverse=True)[:-1]]
+    found = (find_allocation(cluster, costs, one, count) for one in (is_free, *slower))
+    return list({one.devices.tobytes(): one for one in found if one is not None}.values())[:3]
 
 
 def _chained(

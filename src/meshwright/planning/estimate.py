@@ -7,6 +7,7 @@ job graph the ops are cut into stages (`job_work`). `explain` says what each co-
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +32,7 @@ from ..costs.work.memory import StageMemory
 from ..costs.work.operations import ALIGNED_BYTES, Product
 from ..errors import PlanError
 from ..jobs.load import JobSource
-from ..planners.free_devices import Allocation, find_allocation
+from ..planners.free_devices import Allocation, find_allocations
 from ..planners.layouts.results import layout_text
 from ..plans.compression import AnyCompression
 from ..plans.document import Figure
@@ -244,8 +245,8 @@ def estimate(
         cluster: ``preset:NAME``, a path, or a cluster.
         layout: a layout, or the keys of `Layout` as text or in a YAML file, see `Layout.parse`. Keys that are left out hide
             communication as `plans.frameworks.defaults.hidden_unrequested` says.
-        is_free: which devices the job may have, ``(n,)``; it is priced on those that are closest together. By default all are,
-            and it is priced on the first ones.
+        is_free: which devices the job may have, ``(n,)``; it is priced on the fastest of `find_allocations`. By default
+            all are, and it is priced on the first ones.
         sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
         costs: choices of the cost model, with defaults of `CostSettings.of_layouts`. An analytic price reads ``collectives``
             and ``overlap_slowdown``, for a transformer also ``kernels`` and for a job graph ``compute``.
@@ -275,7 +276,7 @@ def estimate(
     if cut.world > where.num_devices:
         raise PlanError(f"has {cut.world} ranks, {where.name} only {where.num_devices} devices", field="layout")
     if is_free is not None and not is_free.all():
-        maker = replace(maker, allocation=_allocated(where, maker.costs, is_free, cut))
+        maker = _fastest([replace(maker, allocation=one) for one in _allocated(where, maker.costs, is_free, cut)], cut)
     work, prices = maker.work(cut), maker.pricer
     maker.check_fits(work)
     every_remark = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, request=request))
@@ -316,9 +317,19 @@ def _trained(
     return tuple(trained), tuple(refused)
 
 
-def _allocated(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], layout: Layout) -> Allocation:
-    result = find_allocation(cluster, costs, is_free, layout.world)
-    if result is None:
+def _fastest(makers: list[JobWork], layout: Layout) -> JobWork:
+    """The job on those devices on which a layout fits and takes least; on the first where it fits none."""
+    taken_s: dict[int, float] = {}
+    for place, maker in enumerate(makers if len(makers) > 1 else []):
+        with suppress(PlanError):
+            maker.check_fits(work := maker.work(layout))
+            taken_s[place] = maker.pricer.price_work(work).step_s
+    return makers[min(taken_s, key=taken_s.__getitem__, default=0)]
+
+
+def _allocated(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], layout: Layout) -> list[Allocation]:
+    result = find_allocations(cluster, costs, is_free, layout.world)
+    if not result:
         message = f"has {layout.world} ranks, but only {int(is_free.sum())} of {len(is_free)} devices of {cluster.name} are free"
         raise PlanError(f"{message} as equally many on each host", field="layout")
     return result

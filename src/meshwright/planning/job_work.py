@@ -20,7 +20,7 @@ from ..clusters.host_order import chained_devices
 from ..costs.collectives.prices import Provenance
 from ..costs.host_update import HostProcessors, kept_bytes
 from ..costs.process_groups.device_kinds import DeviceKinds
-from ..costs.process_groups.group_network import GroupNetwork, PlacedNetwork, group_network
+from ..costs.process_groups.group_network import GroupNetwork, PlacedNetwork, group_network, in_order
 from ..costs.settings import CostSettings
 from ..costs.training.replicas import Replicas
 from ..costs.training_step.foreign_figures import foreign_figures
@@ -108,8 +108,8 @@ class JobWork(ABC):
 
     @property
     def capacity_bytes(self) -> float:
-        """Memory of a device; of the largest where there are several types."""
-        return float(self.cluster.memory_bytes.max())
+        """Memory of a device of the job; of the largest where there are several types."""
+        return float(self.cluster.memory_bytes[self.devices(self.cluster.num_devices)].max())
 
     @cached_property
     def stage_devices(self) -> StageDevices | None:
@@ -173,7 +173,7 @@ class JobWork(ABC):
     @property
     def wires(self) -> GroupNetwork:
         """Prices of messages among its devices."""
-        return group_network(self.cluster, self.costs, self._chained) if self.allocation is None else self.allocation.wires
+        return self.on(self._chained).wires if self.allocation is None else self.allocation.wires
 
     @property
     def devices_per_host(self) -> int:
@@ -189,9 +189,7 @@ class JobWork(ABC):
         """All devices: as `chained_devices` orders them where each group has a price of its own, else the fastest type first."""
         if isinstance(group_network(self.cluster, self.costs), PlacedNetwork):
             return chained_devices(self.cluster)
-        types = self.cluster.device_types
-        order = sorted(range(len(types)), key=lambda one: (-types[one].reached_flops_per_s, str(types[one].to_data())))
-        return np.argsort(np.argsort(order)[self.cluster.device_type], kind="stable")
+        return np.argsort(np.argsort(self.cluster.types_by_speed)[self.cluster.device_type], kind="stable")
 
     @cached_property
     def hosts(self) -> list[int]:
@@ -210,8 +208,8 @@ class JobWork(ABC):
 
     def on(self, devices: NDArray[np.int64]) -> Self:
         """The job on other devices in rank order, as many on each host as now."""
-        wires = self.wires.on(devices) if isinstance(self.wires, PlacedNetwork) else self.wires
-        return replace(self, allocation=Allocation(devices, self.devices_per_host, wires))
+        wires = group_network(self.cluster, self.costs) if self.allocation is None else self.allocation.wires
+        return replace(self, allocation=Allocation(devices, self.devices_per_host, in_order(wires, self.cluster, devices)))
 
     @property
     @abstractmethod

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from .. import quantities
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
-from ..costs.process_groups.group_network import PlacedNetwork
+from ..costs.process_groups.group_network import HostNetwork, PlacedNetwork
 from ..costs.settings import CostSettings
 from ..errors import PlanError
 from ..jobs.load import JobSource
-from ..planners.free_devices import find_allocation, most_free
+from ..planners.free_devices import find_allocations, most_free
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.results import Front, RankedLayout, Searched
 from ..planners.layouts.search import LayoutSearch
@@ -60,7 +60,7 @@ def search_layouts(
         cluster: ``preset:NAME``, a path, or a cluster of equal devices.
         request: batch, devices, what is kept, and how many layouts are ranked.
         is_free: which devices the job may have, ``(n,)``; by default all. Then of several numbers of devices each is searched
-            by itself, on the free devices that are closest together, and the fastest is ranked.
+            by itself, on the devices of `find_allocations`, and the fastest is ranked.
         costs: choices of the cost model, as for `estimate.estimate`.
         graphs_dir: where bare names are looked up.
         keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
@@ -87,24 +87,21 @@ def search_layouts(
     if maker.stage_devices is not None and (request.training or request.compression):
         check_trained_on(maker, strategies_of(request.training, request.compression))
     if is_free is None or is_free.all():
-        return with_meshes(arranged(_on_types(maker, request, counts), request.arrange))
+        return with_meshes(arranged(_fastest(in_type_orders(maker), request, counts), request.arrange))
     return with_meshes(arranged(_on_free(maker, request, counts, is_free), request.arrange))
 
 
-def _on_types(maker: JobWork, request: SearchRequest, counts: Sequence[int]) -> RankedLayouts:
-    """A search; where devices are of several types also with the hosts of each type side by side, the fastest of all.
+def _fastest(makers: Sequence[JobWork], request: SearchRequest, counts: Sequence[int]) -> RankedLayouts:
+    """The fastest of the searches of a job, each on other devices or in another order of them.
 
     Raises:
-        PlanError: no layout is legal or fits with the hosts in any of these orders.
+        PlanError: no layout is legal or fits in any of them; that of the first.
     """
-    orders = type_orders(maker)
-    if len(orders) < 2:
-        return RankedLayouts.from_request(maker, request, counts)
     rankings: list[RankedLayouts] = []
     refused: PlanError | None = None
-    for devices in orders:
+    for one in makers:
         try:
-            rankings.append(RankedLayouts.from_request(maker.on(devices), request, counts))
+            rankings.append(RankedLayouts.from_request(one, request, counts))
         except PlanError as error:
             refused = refused or error
     if not rankings:
@@ -113,24 +110,21 @@ def _on_types(maker: JobWork, request: SearchRequest, counts: Sequence[int]) -> 
     return min(rankings, key=lambda one: one.best[:4])
 
 
-def type_orders(maker: JobWork) -> list[NDArray[np.int64]]:
-    """Devices in the order of the cluster, and with the hosts of each type side by side: the fastest type first, or last.
-
-    None where devices are of one type.
-    """
+def in_type_orders(maker: JobWork) -> list[JobWork]:
+    """A job on its devices as they are, by type, fastest first or last, and leaf by leaf where that has wider uplinks."""
     if maker.stage_devices is None:
-        return []
+        return [maker]
     cluster, own = maker.cluster, maker.devices(maker.cluster.num_devices)
-    speeds = np.array([kind.reached_flops_per_s for kind in cluster.device_types])
-    ranked = np.argsort(np.argsort(-speeds, kind="stable"), kind="stable")[cluster.device_type[own]]
-    result = {
-        one.tobytes(): one for one in (own, own[np.argsort(ranked, kind="stable")], own[np.argsort(-ranked, kind="stable")])
-    }
-    return list(result.values())
+    ranked = np.argsort(cluster.types_by_speed)[cluster.device_type[own]]
+    orders = [own, *(own[np.argsort(one, kind="stable")] for one in (ranked, -ranked))]
+    if maker.allocation is None and isinstance(maker.wires, HostNetwork) and maker.wires.uplinks.oversubscription > 1:
+        orders.append(np.sort(own))
+    unlike = {one.tobytes(): one for one in orders}
+    return [maker] if len(unlike) < 2 else [maker.on(one) for one in unlike.values()]
 
 
 def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_free: NDArray[np.bool_]) -> RankedLayouts:
-    """The fastest of several searches, each on the best free devices for its number.
+    """The fastest of several searches, for each number of devices on those of `find_allocations`.
 
     Raises:
         PlanError: no number is free, or no layout is legal or fits on any.
@@ -139,12 +133,13 @@ def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_f
     remarks: list[str] = []
     refused: PlanError | None = None
     for count in counts:
-        allocation = find_allocation(maker.cluster, maker.costs, is_free, count)
-        if allocation is None:
+        allocations = find_allocations(maker.cluster, maker.costs, is_free, count)
+        if not allocations:
             remarks.append(f"{count} devices are not free, equally many on each host")
             continue
         try:
-            one = RankedLayouts.from_request(replace(maker, allocation=allocation), request, [count])
+            makers = [made for each in allocations for made in in_type_orders(replace(maker, allocation=each))]
+            one = _fastest(makers, request, [count])
         except PlanError as error:
             refused = error
             remarks.append(f"on {count} free devices: {error}")

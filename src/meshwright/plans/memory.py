@@ -5,6 +5,7 @@ Legend of shapes: ``n`` ops, ``degree`` ranks.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +43,11 @@ def tight_text(held_bytes: float, room_bytes: float) -> str:
         return ""
     of_device = f"{held_bytes / 1e9:.1f} of {room_bytes / 1e9:.1f} GB of a device"
     return f"memory is tight: {of_device}, less is left than the uncertainty of {MEMORY_UNCERTAINTY:.0%}"
+
+
+def tight_in(why: str | None) -> str | None:
+    """The remark of `tight_text` in the reason of a plan; None where there is none."""
+    return next(iter(re.findall("memory is tight: [^;]*", why or "")), None)
 
 
 def op_split_memory_bytes(graph: JobGraph, splits: OpSplits) -> NDArray[np.float64]:

@@ -41,7 +41,7 @@ MISTAKES = [
     ((*PLAN, "--set", "overlap_slowdown=12%"), "--set: overlap_slowdown: must be a number without a unit (got '12%')"),
     (
         ("train", "train.yaml", "--set", "learning_rate=1"),
-        "unknown key; did you mean 'ppo.learning_rate' or 'pretraining.learning_",
+        "unknown key; did you mean 'ppo.learning_rate'",
     ),
     (
         ("train", "train.yaml", "--total-steps", "9"),
@@ -53,6 +53,7 @@ MISTAKES = [
     ),
     ((*PLAN, "--steps", "1e4"), "--steps: must be a whole number (got '1e4'); did you mean 10000?"),
     (("train", "train.yaml", "--set", "ppo.learning_rate=fast"), "--set: ppo.learning_rate: must be a number (got 'fast')"),
+    # Layouts.
     ((*ESTIMATE, "tp=4 pp=2"), "layout: a comma is wanted between two keys (got 'tp=4 pp=2')"),
     ((*ESTIMATE, "tp4,pp2"), "layout: must read key=value (got 'tp4'); did you mean 'tp=4'?"),
     ((*ESTIMATE, "tp=4,mbs=1"), "layout.mbs: unknown key; here it is 'micro_batch'"),
@@ -60,6 +61,7 @@ MISTAKES = [
     ((*ESTIMATE, "tp=4,micro_batch=1,sequence_parallel=yes"), "layout.sequence_parallel: must be true or false (got 'yes')"),
     ((*ESTIMATE, "tp=4, dp=8, micro_batch=1, global_batch=30"), "layout: global_batch=30 is not a multiple of micro_batch x dp"),
     ((*ESTIMATE, "tp=4,dp=32,micro_batch=1,global_batch=64"), "layout: has 128 ranks, dgx-a100-8x8 only 64 devices"),
+    # The search.
     (
         (*SEARCH, "--keep", "tp=3"),
         "--keep.tp: does not divide the 32 heads of llama-7b, so that no layout is legal on 64 devices",
@@ -67,13 +69,13 @@ MISTAKES = [
     ((*SEARCH, "--keep", "tp=4,8"), "keep: must read key=value or key=value|value (got '8'); did you mean tp=4|8?"),
     ((*SEARCH, "--keep", "pp=64"), "--keep.pp: 64 model chunks are more than the 32 layers of llama-7b"),
     ((*SEARCH, "--devices", "63"), "--devices: whole hosts of 8 are wanted; next are 56 and 64 (got '63')"),
-    ((*PLAN, "--batch", "64"), "--batch: goes with --search or --ops only"),
+    ((*PLAN, "--batch", "64"), "only; a job graph has a batch and lengths of its own, --search takes both"),
     ((*PLAN[:3], "--state", "http://a", "--keep", "tp=2"), "--keep: does not go with a service as --state: the service says it"),
     ((*SEARCH, "--keep", "micro_batch=3"), "--keep.micro_batch: does not divide the batch of 4"),
     ((*SEARCH, "--devices", "all"), "or a range A-B; without the option all are used (got 'all')"),
     ((*PLAN, "--policy", "menu:max", "--keep", "tp=2"), "--keep: does not go with a policy of a fleet, whose benchmark says it"),
-    (("train", ""), "CONFIG: must not be empty (is a variable of the shell not set?)"),
     # Policies, configs and formats.
+    (("train", ""), "CONFIG: must not be empty (is a variable of the shell not set?)"),
     ((*PLAN, "--policy", "fixed8"), "(got 'fixed8'); did you mean 'fixed-8'?"),
     (
         (*PLAN, "--policy", "sjf:fixed-8"),

@@ -15,6 +15,7 @@ from meshwright.jobs.workload import workload_names
 from meshwright.jobs.zoo.catalogue import zoo_names
 from meshwright.models.policy_files import shipped_folder
 from meshwright.packaged import train_presets as training_configs
+from meshwright.planners.fleet.rules import BASES
 from meshwright.planners.menu.settings import JOB_TYPES
 from meshwright.planners.operators.place import PLACEMENT_PLANNERS
 from meshwright.plans.frameworks.table import FRAMEWORKS
@@ -48,10 +49,13 @@ def test_the_presets_are_all_lists_of_them_and_are_json_too(capsys):
 
 
 def test_every_shipped_policy_and_planner_is_listed():
-    names = [one.name for one in LISTS["policies"]()]
+    listed = list(LISTS["policies"]())
+    names = [one.name for one in listed]
     shipped = {f"shipped:{path.name.split('.')[0]}" for path in shipped_folder().iterdir() if path.suffix in (".pt", ".json")}
     assert {name for name in names if name.startswith("shipped:")} == shipped
     assert set(PLACEMENT_PLANNERS) < set(names)
+    assert len(names) == len(set(names))
+    assert len({one.description for one in listed if one.name in BASES}) == len(BASES)
 
 
 def test_an_error_that_cuts_a_list_names_the_command():
@@ -60,3 +64,5 @@ def test_an_error_that_cuts_a_list_names_the_command():
     assert "meshwright list" not in str(MeshwrightError("unknown", choices=names[:20]))
     with pytest.raises(ConfigError, match="no such list"):
         list_names("everything")
+    with pytest.raises(ConfigError, match="WHAT: is missing; valid: benchmarks, clusters, devices, "):
+        list_names()

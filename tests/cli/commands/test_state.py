@@ -55,7 +55,7 @@ def test_plans_one_after_another_share_no_device_until_the_cluster_is_full(tmp_p
 def test_a_search_and_an_estimate_take_free_devices_too(tmp_path, capsys):
     state, first, second = tmp_path / "now.db", tmp_path / "a.json", tmp_path / "b.json"
     search = ["plan", "--search", "--job", "zoo:gpt2-small", "--cluster", CLUSTER, "--devices", "8"]
-    search += ["--keep", "pp=1,cp=1", "--set", "top=1"]
+    search += ["--keep", "tp=1,pp=1,cp=1", "--set", "top=1"]
     said(capsys, *search, "--json", first)
     said(capsys, "state", "add", first, "--state", state)
     assert "56 of 64 devices are free" in said(capsys, *search, "--state", state, "--json", second)
@@ -126,6 +126,11 @@ def test_a_ledger_is_pruned_and_its_state_stays(tmp_path, capsys):
         (["state", "remove", "jon", "--state", "now.json"], "job: there is no such job (got 'jon'); did you mean 'job'?"),
         (["state", "drain", "L0-H0", "--state", "now.json", "--cluster", CLUSTER], "has no such host (got 'L0-H0')"),
         (["state", "resume", "l0-h9", "--state", "now.json"], "there is no such host"),
+        (
+            ["state", "drain", "l0-h0/2", "--state", "now.json", "--cluster", CLUSTER],
+            "host: drain the whole host, or hold single",
+        ),
+        (["state", "resume", "l0-h0/2", "--state", "now.json"], "host: resume the whole host"),
         (["state", "drain", "no host", "--state", "now.json"], "not a host name by RFC 1123"),
         (["plan", "--job", "zoo:vgg16", "--cluster", CLUSTER, "--state", "absent.db"], "`meshwright state` makes one"),
     ],

@@ -2,15 +2,16 @@
 
 import json
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from meshwright.clusters import Cluster
-from meshwright.clusters.blocks import blocks
+from meshwright.clusters.blocks import _SCANS, blocks
+from meshwright.clusters.settings import TopologySettings
 from meshwright.clusters.symmetry import pair_signature, signatures
 
 from ...draws import draws
@@ -109,6 +110,14 @@ opticals = of(
 )
 symmetric = st.one_of(ramps, closes, tori, singles, traces, opticals)
 topologies = st.one_of(symmetric, matrices())
+
+
+def test_every_kind_of_topology_has_its_order_of_blocks_and_is_held_by_these_laws():
+    union, _ = get_args(TopologySettings)
+    kinds = {get_args(one.model_fields["kind"].annotation)[0]: get_type_hints(one.build)["return"] for one in get_args(union)}
+    assert set(_SCANS) == set(kinds.values())
+    for kind in kinds:  # raises NoSuchExample for a kind that has no strategy
+        find(topologies, lambda one, kind=kind: one["kind"] == kind, settings=settings(max_examples=999, phases=[Phase.generate]))
 
 
 def cluster_of(topology: dict[str, Any], **keys: Any) -> Cluster:

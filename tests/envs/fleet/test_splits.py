@@ -158,7 +158,9 @@ def test_jobs_of_a_trace_ask_for_the_devices_that_it_says_and_name_their_lines(t
     assert jobs.requested.tolist() == [enough[int(gpus)] for gpus in built.workload.trace.requested_gpus[window][:9]]
     assert built.mean_interarrival_s == pytest.approx(100.0)
     assert built.mean_duration_s > 0
-    evaluate(EvaluatedFleet(benchmark, Options(dump=tmp_path), built), ["fifo"], num_seeds=2)
+    found = evaluate(EvaluatedFleet(benchmark, Options(dump=tmp_path), built), ["fifo"], num_seeds=2).results
+    said = "10 of 40 jobs of the trace ask for more devices than they can have here, and count as asking for the most"
+    assert f"{said} (fleet.splits.max_degree is 8)." in found["remarks"]
     dumped = list(csv.DictReader((tmp_path / "jobs-traced.csv").read_text().splitlines()))
     at_s = [rows[int(job["line"]) - 2][0] for job in dumped]  # line 1 is the header
     assert [float(job["arrival_s"]) for job in dumped] == [at - at_s[n // 9 * 9] for n, at in enumerate(at_s)]

@@ -20,7 +20,7 @@ from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.planners.fleet.rules import BASES, ORDERS, fleet_rule, nearest_rule
 from meshwright.simulation.fleet.state import JobState, Total
 
-from ...fleet_samples import DEADLINES, ELASTIC
+from ...fleet_samples import DEADLINES, ELASTIC, FAILURES
 
 SHARES = ("goodput-shares-1", "goodput-shares-2", "goodput-shares-4", "srtf:goodput-shares-4")
 
@@ -73,6 +73,19 @@ def test_a_tuned_rule_is_the_best_of_its_choices_on_other_episodes_than_it_is_te
     assert min(tuned["cases"]) >= 100
     assert tuned["values"][tuned["chosen"]] == min(tuned["values"].values())
     assert tried in (len(tuned["values"]), list(tuned["values"]))
+
+
+@pytest.mark.parametrize("changes", [[], ELASTIC, FAILURES])
+def test_orders_that_are_others_where_no_running_job_is_stopped_are_named(small_file, changes):
+    benchmark = load_fleet_benchmark(str(small_file), changes=[*changes, "policies=[]"])
+    specs = ["rollout:fifo", "srtf+backfill", "sjf+backfill", "las", "normalised-throughput", "fifo"]
+    results = evaluate(benchmark, specs, num_seeds=1).results
+    said = [one.partition("stopped, ")[2] for one in results["remarks"] if "stopped" in one]
+    others = ["las orders jobs as fifo", "normalised-throughput orders jobs as fifo", "srtf orders jobs as sjf"]
+    assert said == ([] if changes else [f"so that {' and '.join(others)}."])
+    figures = {row["policy"]: row["per_case"] for row in results["rows"]}
+    assert figures["srtf+backfill"] == figures["sjf+backfill"] or changes
+    assert figures["las"] == figures["normalised-throughput"] == figures["fifo"] or changes
 
 
 def test_nobody_gets_fewer_devices_than_the_least_share_and_one_is_no_bound(small_file):

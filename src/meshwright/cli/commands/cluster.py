@@ -51,7 +51,7 @@ def from_topology(
       meshwright cluster from-topo topo.txt --device h100 --out cluster.yaml
     """
     from ... import files
-    from ...clusters.from_topology import cluster_yaml, read_topology
+    from ...clusters.from_topology import cluster_yaml, missing_keys, read_topology
     from ...devices import device_type
     from ...live.sources.host_lists import hosts_in
 
@@ -60,6 +60,8 @@ def from_topology(
     if out is not None:
         files.write_text(out, text)
     typer.echo(text if out is None else f"written: {out}", nl=out is not None)
+    if out is not None and (missing := missing_keys(text)):
+        typer.echo(f"keys to fill in: {', '.join(missing)}")
 
 
 cluster = group(

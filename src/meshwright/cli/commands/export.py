@@ -105,10 +105,12 @@ def export_plan(
 
 
 def _print_remarks(console: Console, target: str, plans: Sequence[PlacementPlan], options: ExportOptions) -> None:
-    """Print the remarks of the format on the plans and options, each once."""
+    """Print the remarks of the format on the plans and options, and where a plan's memory is tight, each once."""
     from ...export import targets
+    from ...plans.memory import tight_in
 
     notes = [targets[target].remark(plan, options) for plan in plans]
+    notes += [f"{plan.job.name}: {text}" for plan in plans if (text := tight_in(plan.why)) is not None]
     output.print_remarks(console, list(dict.fromkeys(one for one in notes if one is not None)))
 
 

@@ -23,13 +23,13 @@ class ListedName(NamedTuple):
 
 def list_names(
     what: Annotated[
-        str,
+        str | None,
         argument(
             "WHAT",
             "presets (benchmarks, clusters, jobs, workloads, job-types and train; or one of these), policies, environments, "
             "frameworks, formats or devices.",
         ),
-    ],
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """List every name of a kind with a description, one a line.
@@ -39,7 +39,7 @@ def list_names(
       meshwright list clusters
     """
     if what not in (target := {**LISTS, "presets": presets}):
-        raise ConfigError("no such list", field="WHAT", value=what, choices=target)
+        raise ConfigError("is missing" if what is None else "no such list", field="WHAT", value=what, choices=target)
     result = list(target[what]())
     output.write_json(json_file, [one._asdict() for one in result])
     console = output.console(json_file)
@@ -70,9 +70,18 @@ def _jobs() -> Iterator[ListedName]:
 
 
 def _policies() -> Iterator[ListedName]:
+    """All policies, each once: one that several worlds have is described for all of them."""
+    described: dict[str, list[str]] = {}
+    for one in _policies_by_world():
+        described.setdefault(one.name, []).append(one.description)
+    yield from (ListedName("policy", name, "; also ".join(one)) for name, one in described.items())
+
+
+def _policies_by_world() -> Iterator[ListedName]:
     from ...models.policy_files import SHIPPED, shipped_folder
     from ...planners.arrangement.arrange import SOLVERS
     from ...planners.fleet import rules as fleet
+    from ...planners.fleet.rule import ENTRY_WORDS, ORDER_WORDS, EntryRule
     from ...planners.operators.place import PLACEMENT_PLANNERS
     from ...planners.own_policy import OWN
     from ...planners.rules import NAMES
@@ -81,9 +90,24 @@ def _policies() -> Iterator[ListedName]:
 
     for name in (*NAMES, "fixed-K", "ladder-K-K", "best-fixed", "rollout"):
         yield ListedName("policy", name, "a rule for one job at a time, as of preset:quickstart; @PLACEMENT may follow")
-    tuned = (fleet.BEST_FIXED_ENTRY, fleet.BEST_SHARES, fleet.BEST_PRICED, "random", "rollout:RULE", "synchronous-only:POLICY")
-    for name in (*fleet.BASES, *(f"{base}-N" for base in fleet.OF_DEGREE), f"{fleet.PRICED}-W", *tuned):
-        yield ListedName("policy", name, "a rule of fleets, as of preset:llm-256; as ORDER:ENTRY too, with +backfill and @PLACE")
+    of_fleets, again = "a rule of fleets, as of preset:llm-256: ", "; with elastic: it also decides running jobs again"
+    for name, (order, entry, decides_again) in fleet.BASES.items():
+        more = {"least-interference": ", where slowdowns are least", "searched": "; as fifo"}.get(name, "")
+        more += again if decides_again else ""
+        yield ListedName("policy", name, f"{of_fleets}{ORDER_WORDS[order]}, {ENTRY_WORDS[entry]}{more}")
+    for name, words in {
+        "ORDER:ENTRY": f"an order ({', '.join(fleet.ORDERS)}) and an entry (another rule), with +backfill, +refuse-N and @PLACE",
+        "fixed-N": f"{ENTRY_WORDS[EntryRule.FIXED]}, N",
+        "goodput-shares-N": f"{ENTRY_WORDS[EntryRule.FAIR_SHARE]}, N at least{again}",
+        f"{fleet.PRICED}-W": f"{ENTRY_WORDS[EntryRule.PRICED]}, where a waiting job counts W times{again}",
+        fleet.BEST_FIXED_ENTRY: "fixed-N with the best N on validation episodes",
+        fleet.BEST_SHARES: "goodput-shares-N with the best N on validation episodes",
+        fleet.BEST_PRICED: f"{fleet.PRICED}-W with the best W on validation episodes",
+        "random": "each possible action as often as any other",
+        "rollout:RULE": "a rollout planner over a rule",
+        "synchronous-only:POLICY": "a policy with all inexact entries masked",
+    }.items():
+        yield ListedName("policy", name, of_fleets + words)
     for name in ElasticWorld.rules:
         yield ListedName("policy", name, "a scheduler of elastic jobs, as of preset:elastic-published-1.0")
     for name, planner in PLACEMENT_PLANNERS.items():

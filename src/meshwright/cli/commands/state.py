@@ -135,8 +135,9 @@ def drain_host(
     """
     from ...live.changes import host_changed
 
+    change = host_changed(host, "drained", reason)
     _check_host(host, cluster)
-    _apply(state, lambda before: host_changed(host, "drained", reason))
+    _apply(state, lambda before: change)
 
 
 def resume_host(

@@ -297,6 +297,24 @@ def group_network(cluster: Cluster, costs: CostSettings | None = None, devices: 
     return HostNetwork(per_fabric, line.link_bytes_per_s, cards, line.links, Uplinks.from_cluster(cluster))
 
 
+def in_order(wires: GroupNetwork, cluster: Cluster, devices: NDArray[np.int64]) -> GroupNetwork:
+    """Return a cluster's network for ranks on its devices in an order in which hosts below one leaf switch may lie apart."""
+    if isinstance(wires, PlacedNetwork):
+        return wires.on(devices)
+    assert isinstance(wires, HostNetwork | FabricNetwork)
+    hosts, leaves = cluster.device_host[devices], cluster.topology.host_group
+    if wires.uplinks.oversubscription <= 1 or leaves is None:
+        return wires
+    leaf = leaves[hosts[np.diff(hosts, prepend=-1) != 0]]
+    runs = np.diff(np.flatnonzero(np.diff(leaf, append=-1)), prepend=-1)
+    if len(runs) == len(set(leaf.tolist())):
+        return wires
+    if isinstance(wires, FabricNetwork):
+        return PlacedNetwork(wires.fabric, devices)
+    together = int(np.gcd.reduce([wires.uplinks.hosts_per_leaf, *runs.tolist()]))
+    return replace(wires, uplinks=wires.uplinks._replace(hosts_per_leaf=together))
+
+
 def card_bytes_per_s(cluster: Cluster) -> float:
     """Nominal bandwidth of all network cards of a host of a Clos network, one direction; 0 in other topologies."""
     topology = cluster.topology

@@ -25,6 +25,17 @@ class JobOrder(IntEnum):
     NORMALISED = 5
 
 
+ORDER_WORDS = {
+    JobOrder.FIFO: "first come first",
+    JobOrder.SJF: "least work first",
+    JobOrder.SRTF: "least remaining work first",
+    JobOrder.EDF: "earliest deadline first",
+    JobOrder.LAS: "least device-seconds held first",
+    JobOrder.NORMALISED: "least share of its fair work first",
+}
+"""In words, for lists."""
+
+
 class EntryRule(IntEnum):
     """The entry of the menu that a job gets.
 
@@ -49,6 +60,17 @@ class EntryRule(IntEnum):
     MARGINAL_GAIN = 5
     PRICED = 6
 
+
+ENTRY_WORDS = {
+    EntryRule.REQUESTED: "the fastest layout on the devices asked for",
+    EntryRule.FIXED: "the fastest layout on one number of devices for all",
+    EntryRule.FASTEST: "the fastest layout that fits",
+    EntryRule.LEAST_DEVICE_SECONDS: "the layout of fewest device-seconds that fits",
+    EntryRule.FAIR_SHARE: "the fastest layout on an equal share of the devices",
+    EntryRule.MARGINAL_GAIN: "devices in doublings to whom they shorten most",
+    EntryRule.PRICED: "the layout of least time times the price of its devices",
+}
+"""In words, for lists."""
 
 WAIT_FOR = 0.25
 """Share by which an entry must cost less than those that are possible now for a job to wait for it."""

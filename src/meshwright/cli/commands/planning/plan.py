@@ -55,6 +55,10 @@ WHY = {
 }
 """By mode the reason why it takes no other option."""
 
+_OF_A_GRAPH = "; a job graph has a batch and lengths of its own, --search takes both for a transformer"
+REMEDY = {"--batch": _OF_A_GRAPH, "--sequence-length": _OF_A_GRAPH, "--devices": "; --set max_degree=N sets the most"}
+"""By option the remedy where a policy is to plan, which does not take it."""
+
 
 @takes_keys(
     ("PolicyKeys", "a policy"),
@@ -219,7 +223,8 @@ def _refuse_others(mode: str, context: typer.Context) -> None:
         takers = [name for name, options in TAKES.items() if option in options]
         if takers and mode not in takers and context.params[parameter.name] not in (None, [], ()):
             takers = [name for name in takers if name.startswith("--")]
-            plain = f"goes with {' or '.join(takers)} only" if mode == "a policy" and takers else f"does not go with {mode}"
+            only = f"goes with {' or '.join(takers)} only{REMEDY.get(option, '')}"
+            plain = only if mode == "a policy" and takers else f"does not go with {mode}"
             raise MeshwrightError(WHY.get(mode, plain).format(mode), field=option)
 
 
