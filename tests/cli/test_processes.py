@@ -30,7 +30,7 @@ def test_help_loads_nothing_heavy_but_its_own_parser():
     assert completed.stdout.splitlines()[-1] == "['typer']"
 
 
-@pytest.mark.parametrize("is_search", [True, False])
+@pytest.mark.parametrize("is_search", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_search_ends_with_all_of_its_output_and_frees_nothing(work, is_search):
     words = ("plan", "--search", "--job", "zoo:gpt2-small", "--batch", "8", "--cluster", "preset:host-8", "--json", "-")
     code = "import atexit, sys\nfrom meshwright.cli import main\natexit.register(print, 'freed', file=sys.stderr)\nmain()"

@@ -114,6 +114,7 @@ def test_the_same_seed_shows_the_same_episode(case):
     assert_same_shown([list(env.reset(seed=5)), list(env.reset())], [list(each) for each in again])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deepcopy", "pickle"])
 def test_a_copy_continues_alike_and_apart(case, copied):
     env = made(case)
@@ -172,6 +173,7 @@ def test_an_impossible_action_counts_as_the_first_possible_one_but_for_v0_where_
     assert_same_shown(ours, theirs)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_many_show_what_gymnasium_shows_of_single_ones(case, mode):
     ours = gymnasium.make_vec(case[0], num_envs=3, autoreset_mode=mode, render_mode="ansi", **case[1])

@@ -16,6 +16,12 @@ def cluster(tmp_path_factory) -> Cluster:
     return load_cluster(str(path))
 
 
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """Of the cluster of replays and of priced menus."""
+    return tmp_path_factory.mktemp("replays")
+
+
 @pytest.fixture(scope="module")
 def planners(cluster, tmp_path_factory) -> Planners:
     made = Planners(cluster, "fastest-feasible", scratch=tmp_path_factory.mktemp("jobs"))

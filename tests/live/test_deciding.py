@@ -197,15 +197,15 @@ def test_a_decision_is_the_winner_of_the_search_or_says_what_it_did_not_look_at(
     path.write_text(json.dumps(shape))
     wide = load_cluster("preset:dgx-a100-8x8")
     made = Planners(wide, "menu:fastest-feasible", scratch=tmp_path / "s", cache=tmp_path / "c")
-    request = JobRequest(job=shape, batch=16, devices=8)
+    request = JobRequest(job=shape, batch=16, devices=4)
     result = made.decide(inputs(made, request))
-    best_s = search_layouts(str(path), wide, batch=16, devices="8").best.step_s
+    best_s = search_layouts(str(path), wide, batch=16, devices="4").best.step_s
     assert result.plan.figure("step_s").value == pytest.approx(best_s) or "were not looked at" in result.why
     assert result.plan.figure("step_s").value < 1.05 * best_s
 
 
 def test_a_request_for_a_framework_has_its_menu_and_one_without_that_of_the_service(cluster, tmp_path):
-    request = JobRequest(job="zoo:gpt2-small", batch=8, sequence_length=128, max_devices=4)
+    request = JobRequest(job="zoo:gpt2-small", batch=2, sequence_length=128, max_devices=2)
     plain, service = (
         Planners(cluster, "menu:fastest-feasible", scratch=tmp_path, cache=tmp_path, framework=framework)
         for framework in (None, "deepspeed")

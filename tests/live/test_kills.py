@@ -15,7 +15,7 @@ from meshwright.live.state import occupancy
 from ..draws import FACTOR
 from .controller_samples import controller, forget_snapshots
 
-NUM_KILLS, NUM_REQUESTS = (10, 40) if FACTOR <= 1 else (200, 500)
+NUM_KILLS, NUM_REQUESTS = (6, 40) if FACTOR <= 1 else (200, 500)
 
 
 class KilledAt:

@@ -45,7 +45,7 @@ def planners(monkeypatch):
 
 @pytest.mark.parametrize("objective", ["latency", "throughput"])
 def test_the_best_planner_is_taken_and_told(objective, tmp_path):
-    result = meshwright.place(JOB, TOY, objective=objective, num_devices=2, budget_s=0.3, in_flight=1, batch_size=8)
+    result = meshwright.place(JOB, TOY, objective=objective, num_devices=2, budget_s=0.1, in_flight=1, batch_size=8)
     values = {run.planner: run.value_s for run in result.runs if run.value_s is not None}
     taken = [run.planner for run in result.runs if run.is_taken]
     assert values[taken[0]] == min(values.values()) == result.placement.value_s

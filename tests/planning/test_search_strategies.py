@@ -1,5 +1,7 @@
 """Strategies next to a ranking: chosen by their effective step only where a multiplier is declared."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ def slow_links():
     return cluster_of(matrix(np.full((4, 4), 1.0)))
 
 
+@cache
 def _found(cluster, training):
     return search_layouts("zoo:gpt2-small", cluster, batch=16, training=training, keep="tp=1,pp=1,cp=1,dp=4", order="tp-cp-dp-pp")
 

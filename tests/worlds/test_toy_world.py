@@ -27,8 +27,8 @@ name: toy
 benchmark: {benchmark}
 network: {{hidden: 16, heads: 2, rounds: 2}}
 imitation: {{instances: 24, rounds: 1, steps: 40, minibatch: 8, validate_every_steps: 20}}
-updates: 6
-validate_every_updates: 3
+updates: 4
+validate_every_updates: 2
 ppo: {{num_envs: 16, group: 4, rollout_steps: 16, minibatch: 128, value: 0.5}}
 """
 
@@ -60,9 +60,9 @@ def test_it_trains_evaluates_reports_and_exports(toy: Path, capsys: pytest.Captu
     assert "than longest-first of one round on " in shown
     assert SavedGraphPolicy.load(run).world == toy.stem.removesuffix("-8")
     policies = ["longest-first", "in-turns", f"network:{run}", f"{run}@search-0.1", f"{run}@sample-20", f"{run}@shuffled"]
-    expected = ["--out", str(results), "--dump", str(folder / "dump"), "--seeds", "3"]
-    for _ in range(2):  # the second one replaces what the first one wrote
-        assert run_command_line(["evaluate", "--benchmark", str(toy), *policies, *expected]) == 0
+    expected = ["--out", str(results), "--dump", str(folder / "dump"), "--seeds", "2"]
+    for compared in (policies[:1], policies):  # the second one replaces what the first one wrote
+        assert run_command_line(["evaluate", "--benchmark", str(toy), *compared, *expected]) == 0
     rows = {row["policy"]: row for row in json.loads((results / "results.json").read_text())["rows"]}
     means = {name: row["metrics"]["over_best_known"]["mean"] for name, row in rows.items()}
     assert means[f"{run}@search-0.1"] <= means[f"network:{run}"] < means["in-turns"]
@@ -80,7 +80,7 @@ def test_it_trains_without_messages_and_to_the_same_weights_when_it_was_stopped(
 
     text = CONFIG.format(benchmark=toy.name).replace("rounds: 2}", "rounds: 2, messages: false}").replace("steps: 40", "steps: 2")
     # Updates end within episodes; it is stopped between two validations.
-    changes = ["ppo.rollout_steps=20", "ppo.minibatch=64", "updates=4", "validate_every_updates=2", "imitation.instances=8"]
+    changes = ["ppo.rollout_steps=20", "ppo.minibatch=32", "ppo.num_envs=8", "updates=4", "imitation.instances=8"]
     (toy.parent / "toy.yaml").write_text(text)
     config = load_config(toy.parent / "toy.yaml", changes)
     if toy.stem == "changing-8":

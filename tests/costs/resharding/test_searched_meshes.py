@@ -31,7 +31,7 @@ def test_free_meshes_are_never_worse_and_are_told(searches):
 
 @pytest.fixture(scope="module")
 def plan(searches):
-    maker, text = searches[0].maker, "tp=8,dp=1,pp=2,stage_meshes=8x1/4x2,micro_batch=2,global_batch=32,recompute=full"
+    maker, text = searches[0].maker, "tp=8,dp=1,pp=2,stage_meshes=8x1/4x2,micro_batch=16,global_batch=32,recompute=full"
     return maker.plan(maker.work(Layout.parse(text)), "tp-cp-dp-pp", 10, (), "")
 
 

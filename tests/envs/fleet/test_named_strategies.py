@@ -108,7 +108,8 @@ def test_a_menu_of_the_same_jobs_with_more_entries_is_told_as_such(named, small_
 
 def test_trees_of_the_cluster_are_for_entries_whose_messages_switches_reduce(small_file):
     entries = json.dumps([{"name": "switches", "collectives": "in-network", "partition": "dp=2|4"}])
-    changes = [f"fleet.menu.entries={entries}", "fleet.in_network_trees=1"]
+    one_type = "fleet.job_types=[{name: small, job: zoo:alexnet, global_batch: 64}]"
+    changes = [f"fleet.menu.entries={entries}", "fleet.in_network_trees=1", one_type]
     fleet = load_fleet_benchmark(str(small_file), changes=changes).build()
     assert fleet.problem.resource_capacity[Resource.TREES] == 1
     named = np.array([entry.named is not None for entry in fleet.menu.entries])

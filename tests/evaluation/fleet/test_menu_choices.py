@@ -26,7 +26,7 @@ def benchmark(small_file):
 
 @pytest.fixture(scope="module")
 def results(benchmark):
-    return evaluate(benchmark, RULES, num_seeds=3).results
+    return evaluate(benchmark, RULES, num_seeds=2).results
 
 
 def rows(results):

@@ -28,7 +28,7 @@ from ...draws import FACTOR
 from ..controller_samples import JOB, Clock, controller, forget_snapshots, written_to
 from ..test_kills import KilledAt
 
-NUM_KILLS = 6 if FACTOR <= 1 else 200
+NUM_KILLS = 3 if FACTOR <= 1 else 200
 LAST = datetime(2026, 1, 9, 6, tzinfo=UTC)
 """The time of the last change of the old ledger; its first one is eight days before."""
 

@@ -1,5 +1,6 @@
 """Laws of replays of a past that a controller kept: what happened is played back, and policies do as they would have done."""
 
+import json
 from datetime import timedelta
 
 import numpy as np
@@ -35,8 +36,8 @@ SAME = "menu:fastest-feasible+backfill"
 
 @pytest.fixture(scope="module")
 def busy(folder):
-    """Two days with more work than the cluster does at once, a third slower than predicted; what each job took is known."""
-    return Past(planners(folder), truth=lambda case, devices: 1.3, observed=60).play(week(num=50, days=2))
+    """Half a day with more work than the cluster does at once, a third slower than predicted; what each job took is known."""
+    return Past(planners(folder), truth=lambda case, devices: 1.3, observed=60).play(week(num=20, days=0.5, seed=2))
 
 
 def replayed(past, folder, *policies, since=0.0, until=60 * DAY_S, queue=10_000, as_served=False):
@@ -60,7 +61,7 @@ def test_what_happened_is_played_back_and_the_policy_that_decided_does_it_again(
 
 
 def test_policies_do_as_in_a_direct_evaluation_of_the_same_arrivals(busy, folder):
-    arrivals = week(num=50, days=2)
+    arrivals = week(num=20, days=0.5, seed=2)
     begin_s = arrivals[0][0]
     rows, result = replayed(busy, folder, *(f"menu:{rule}" for rule in RULES))
     types = [{"name": name, "job": f"zoo:{name}", "global_batch": 256} for name in ("resnet18", "vgg16")]
@@ -217,8 +218,8 @@ def test_where_jobs_hold_whole_hosts_every_policy_decides_as_the_service(folder)
 
 def test_a_trained_policy_of_fleets_sees_as_in_training_and_what_it_was_not_trained_for_is_told(folder):
     past = Past(planners(folder)).play([(0.0, request(0, 1000)), (1.0, request(1, 1000))])
-    rows, result = replayed(past, folder, "shipped:mixed-256")
-    assert rows["shipped:mixed-256"]["num_completed"] == 2
+    rows, result = replayed(past, folder, "shipped:uneven-64")
+    assert rows["shipped:uneven-64"]["num_completed"] == 2
     assert "was not trained for this fleet, but for another cluster" in result["remarks"][0]
 
 
@@ -282,18 +283,17 @@ def test_a_job_whose_hosts_went_down_comes_before_those_that_came_after_it(folde
 
 
 def test_jobs_for_a_framework_are_played_with_its_menu_as_they_were_decided_on(folder):
-    keys = {"batch": 16, "devices": 4}
-    asked = [
-        keys | {"batch": 8},
-        keys | {"framework": "deepspeed"},
-        keys,
-    ]  # of two in one menu neither changes the other's prices
-    jobs = [(float(k), JobRequest(job="zoo:gpt2-small", steps=9, **one)) for k, one in enumerate(asked)]
+    keys = {"batch": 2, "devices": 2}
+    # Of two in one menu neither changes the other's prices.
+    asked = [keys | {"batch": 1}, keys | {"framework": "deepspeed"}, keys]
+    shape = {"model_type": "gpt2", "n_embd": 256, "n_layer": 2, "n_head": 4, "n_positions": 256, "vocab_size": 1024}
+    (folder / "config.json").write_text(json.dumps(shape))
+    jobs = [(float(k), JobRequest(job=shape, steps=9, **one)) for k, one in enumerate(asked)]
     span = read_span(Past(planners(folder)).play(jobs).store, planners(folder).cluster, BEGIN, BEGIN + timedelta(days=1))
     world = FleetWorld.from_span(span, RealDurations(()), planners(folder).spec_of, cache=folder)
     menu, first = world.fleet.menu, world.fleet.menu.table.first_entry
     for kind, one in zip(world.kind.tolist(), asked, strict=True):
-        own = MenuPlanner.from_job("zoo:gpt2-small", span.cluster, POLICY, cache=folder, **one).fleet.menu
+        own = MenuPlanner.from_job(str(folder / "config.json"), span.cluster, POLICY, cache=folder, **one).fleet.menu
         entries = slice(first[kind], first[kind + 1])
         assert menu.entries[entries] == tuple(entry._replace(job_type=kind) for entry in own.entries)
         np.testing.assert_array_equal(menu.table.step_s[entries], own.table.step_s)

@@ -9,8 +9,8 @@ from ..replay.past import Past, planners, request
 
 
 @pytest.mark.parametrize("deadline_s", [None, 1e6])
-def test_a_decision_says_what_of_the_menu_is_listed_and_what_was_taken_in_its_place(tmp_path, capsys, deadline_s):
-    past = Past(planners(tmp_path, "menu:fixed-16"), file=tmp_path / "s.db")
+def test_a_decision_says_what_of_the_menu_is_listed_and_what_was_taken_in_its_place(folder, tmp_path, capsys, deadline_s):
+    past = Past(planners(folder, "menu:fixed-16"), file=tmp_path / "s.db")
     past.take()
     made = past.controller.decide(request(0, 100, job="alexnet", deadline_s=deadline_s)).decision
     assert "beats in time and in devices, so that one was taken" in made.why

@@ -181,7 +181,7 @@ def test_the_list_of_decisions_goes_back_to_the_first_one(tmp_path):
     assert 'rel="next"' not in first
 
 
-@pytest.mark.parametrize(("num_hosts", "most_bytes"), [(512, 700_000), (2048, 2_000_000)])
+@pytest.mark.parametrize(("num_hosts", "most_bytes"), [(512, 700_000), pytest.param(2048, 2_000_000, marks=pytest.mark.slow)])
 def test_large_clusters_make_pages_that_a_browser_bears(num_hosts, most_bytes, tmp_path):
     controller = controller_of(clos(num_hosts), tmp_path)
     controller.take(Listing(busy(controller.cluster)))

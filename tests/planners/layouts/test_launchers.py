@@ -23,7 +23,7 @@ from .small_layouts import A100, GPT, LENGTH, MIXTURE, PAIRS
 @cache
 def ranking(shape, launcher, keep="cp=1,virtual_stages=1|2"):
     request = SearchRequest(keep=keep, top=None, launcher=launcher)
-    space = LayoutSpace(shape, LENGTH, 8, PAIRS.devices_per_host, request)
+    space = LayoutSpace(shape, LENGTH, 4, PAIRS.devices_per_host, request)
     return frozenset(one.layout for one in LayoutSearch(space, A100, 80e9, PAIRS).run([4]).ranking)
 
 
@@ -73,7 +73,7 @@ def test_fsdp2_on_one_device_keeps_one_copy_of_the_weights():
 def test_the_exporter_takes_what_a_search_finds(name):
     cluster = load_cluster("preset:dgx-a100-8x8")
     for keep in ("micro_batch=1", "micro_batch=1,pp=2|4", "micro_batch=2,tp=2|4,pp=1", "micro_batch=1,cp=2"):
-        result = search_layouts("zoo:gpt2-small", cluster, batch=32, devices="16", keep=keep, launcher=name, top=3)
+        result = search_layouts("zoo:gpt2-small", cluster, batch=32, devices="8", keep=keep, launcher=name, top=3)
         assert export(result.plan, name)
 
 

@@ -28,7 +28,7 @@ KEYS = {
     "asp": {},
     "masked": {"core": {"width": 0.5}, "core_steps": 9, "full_steps": 1},
 }
-MENU = {"degrees": [8, 16]}
+MENU = {"degrees": [4]}
 
 
 def menu_of(clos, folder, *given, **more):
@@ -77,7 +77,7 @@ def test_named_entries_are_for_the_other_jobs(clos, folder):
 
 
 def test_jobs_that_have_no_other_training_are_played_with_exact_entries_alone_too(clos, folder):
-    keys = {"num_jobs": 5, "load": 0.5, "duration": {"median_s": 100, "sigma": 1, "most_s": 1000}, "requested": {8: 1}}
+    keys = {"num_jobs": 5, "load": 0.5, "duration": {"median_s": 100, "sigma": 1, "most_s": 1000}, "requested": {4: 1}}
     settings = build_settings(
         FleetSettings, {"cluster": "preset:clos-64-4to1", "menu": MENU, **keys, "job_types": [ALEXNET | {"training": LOCAL}]}
     )

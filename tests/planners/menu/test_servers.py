@@ -75,7 +75,7 @@ def test_loads_of_the_way_to_the_servers_worked_by_hand(clos):
 
 def test_a_fleet_offers_them_while_there_are_servers(clos, folder):
     entries = [one | {"training": one["training"] | {"multiplier": 0.5}} for one in (STALE, FREE)]  # worth a place in the menu
-    menu = {"degrees": [8, 16], "entries": entries}
+    menu = {"degrees": [8], "entries": entries}
     options = {"cluster": "preset:clos-64-4to1", "menu": menu, **KEYS, "job_types": [TYPE], "parameter_servers": 5}
     fleet = build_fleet(build_settings(FleetSettings, options), cache=folder)
     assert fleet.problem.resource_capacity[Resource.SERVERS] == 5

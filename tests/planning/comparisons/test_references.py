@@ -85,7 +85,7 @@ def test_a_recipe_is_scaled_by_data_parallelism_and_priced_as_estimate_does(own)
 
 @pytest.mark.parametrize("take", ["fastest", "plain", "recipe", "default", "1f1b"])
 def test_the_plan_is_of_the_layout_that_was_taken_and_says_so(own, take):
-    searched = found(recipes=own, take=take)
+    searched = found(recipes=own, take=take, keep="cp=1,recompute=none")
     assert searched.plan.taken == take
     assert searched.plan.layout() == searched.taken.layout
     assert searched.plan.why.startswith(take)
@@ -150,11 +150,11 @@ def test_the_first_line_is_against_the_best_reference(own):
     ("job", "options"),
     [
         pytest.param("zoo:gpt2-xl", {}, marks=pytest.mark.slow),
-        ("zoo:gpt2-xl", {"devices": "16", "keep": "overlap_dp=false"}),
-        ("zoo:gpt2-xl", {"devices": "8,16", "keep": "pp=2|4,recompute=none"}),
+        ("zoo:gpt2-xl", {"devices": "16", "keep": "cp=1,overlap_dp=false"}),
+        ("zoo:gpt2-xl", {"devices": "8,16", "keep": "cp=1,pp=2|4,recompute=none"}),
         pytest.param("zoo:gpt2-xl", {"keep": "schedule=1f1b,zero=1|3"}, marks=pytest.mark.slow),
-        ("zoo:gpt2-xl", {"devices": "16", "launcher": "deepspeed"}),
-        ("zoo:gpt2-xl", {"order": "dp-tp-cp-pp"}),
+        ("zoo:gpt2-xl", {"launcher": "deepspeed"}),
+        ("zoo:gpt2-xl", {"order": "dp-tp-cp-pp", "keep": "cp=1"}),
         pytest.param("zoo:resnet18", {}, marks=pytest.mark.slow),
     ],
 )
@@ -225,7 +225,7 @@ def test_a_plan_of_a_strategy_is_none_of_the_layouts_that_can_be_taken():
 
 
 def test_remarks_are_of_the_layout_of_the_plan():
-    keep = "cp=2,context_parallel=ulysses"
+    keep = "cp=2,context_parallel=ulysses,recompute=none"
     searched = found("zoo:gpt2-small", keep=keep, take="default")
     idle, used = (
         remarks(one.layout, has_layers=True, request=searched.request.kept_values) for one in (searched.taken, searched.best)

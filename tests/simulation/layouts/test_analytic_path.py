@@ -31,7 +31,7 @@ from .grid import cluster, layouts, mixed_shapes, shapes
 
 INDEPENDENT = CostSettings(contention="independent")
 GRID = layouts(420, seed=1)
-GROUPS = 20
+GROUPS = 40
 HOW_MANY = 9 if FACTOR <= 1 else 100
 """Drawn cases of a law whose every case is simulated: 100 in `make laws`."""
 

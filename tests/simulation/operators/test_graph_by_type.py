@@ -97,7 +97,7 @@ ABLE = [(name, objective) for name, each in PLACEMENT_PLANNERS.items() if not ea
 @pytest.mark.parametrize(("name", "objective"), [*ABLE, ("best", "latency"), ("best", "throughput")])
 def test_every_planner_keeps_labelled_ops_together(name, objective, tmp_path):
     labels = ({"x"}, set(), {"x", "y"}, {"y"})  # a with c, c with d; b is free
-    result = run(forked(colocate=labels), tmp_path, name, objective=objective, forward_only=False)
+    result = run(forked(colocate=labels), tmp_path, name, objective=objective, forward_only=False, budget_s=0.1)
     device = result.placement.device_of
     assert device[0] == device[2] == device[3]
     assert (device[:4] == device[4:]).all()

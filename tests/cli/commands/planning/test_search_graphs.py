@@ -28,7 +28,7 @@ def figures_of(told):
 @pytest.mark.parametrize(
     "keep",
     [
-        "pp=2,schedule=interleaved,virtual_stages=2",
+        "pp=2,schedule=interleaved,virtual_stages=2,micro_batch=1",
         *(pytest.param(keep, marks=pytest.mark.slow) for keep in ("pp=4,schedule=1f1b", "pp=1")),
     ],
 )
@@ -56,7 +56,7 @@ def test_the_plan_of_the_winner_stands_alone_and_exports(meshwright, work, keep)
 
 
 def test_the_same_figures_as_estimate_gives(meshwright, work):
-    for keep in ("pp=4,schedule=1f1b", "pp=2,schedule=interleaved,virtual_stages=2"):
+    for keep in ("pp=4,schedule=1f1b,micro_batch=1", "pp=2,schedule=interleaved,virtual_stages=2,micro_batch=1"):
         meshwright(*SEARCH, "--keep", keep, "--set", "order=tp-cp-dp-pp", "--json", "plan.json")
         plan = load_plan(work / "plan.json")
         keys = ",".join(f"{key}={str(value).lower()}" for key, value in plan.layout().model_dump(exclude_none=True).items())
