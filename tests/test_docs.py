@@ -33,19 +33,14 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.S | re.M)
 
 
-def test_the_torus_loads_with_its_host_names(tmp_path):
-    text, _ = blocks("formats.md", "yaml")
-    (tmp_path / "torus.yaml").write_text(text)
-    cluster = load_cluster(str(tmp_path / "torus.yaml"))
-    assert (cluster.num_devices, cluster.num_hosts) == (32, 8)
-    assert cluster.device_name(7) == "gpu-02/3"
-
-
-def test_the_hosts_around_a_circuit_switch_load(tmp_path):
-    _, text = blocks("formats.md", "yaml")
-    (tmp_path / "optical.yaml").write_text(text)
-    cluster = load_cluster(str(tmp_path / "optical.yaml"))
-    assert (cluster.num_devices, cluster.topology.ports_per_host) == (32, 4)
+def test_the_clusters_of_the_page_load(tmp_path):
+    for number, text in enumerate(blocks("formats.md", "yaml")):
+        (tmp_path / f"{number}.yaml").write_text(text)
+    mixed, torus, optical = (load_cluster(str(tmp_path / f"{number}.yaml")) for number in range(3))
+    assert [device.name for device in mixed.device_types] == ["h100", "a100-40gb"]
+    assert (torus.num_devices, torus.num_hosts) == (32, 8)
+    assert torus.device_name(7) == "gpu-02/3"
+    assert (optical.num_devices, optical.topology.ports_per_host) == (32, 4)
 
 
 def test_the_plan_by_hand_is_exported_and_no_key_of_it_can_be_left_out(tmp_path):
@@ -239,6 +234,10 @@ def fields_in(path):
     """Fields of the classes of a file."""
     classes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
     return {part.target.id for node in classes for part in node.body if isinstance(part, ast.AnnAssign)}
+
+
+def test_no_line_of_a_page_begins_as_a_comment_of_myst():
+    assert not [page for page in (ROOT / "docs").glob("*.md") if "\n%" in page.read_text()]
 
 
 def test_the_architecture_is_a_page():
