@@ -11,29 +11,33 @@ from meshwright.plans import PlacementPlan
 
 from ..launchers.test_torchrun import launch_here
 
+# Hooks of FSDP hold references to the process group; Gloo aborts when the interpreter ends before they are freed.
 PROGRAM = """
-import torch
+import gc, mesh, torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
-import mesh
+
+def main():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 4))
+    x = torch.randn(4, 8)
+    model(x).pow(2).mean().backward()
+    whole = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    arguments = mesh.fully_shard_arguments("cpu")
+    for block in (*model, model):
+        fully_shard(block, **arguments)
+    place = mesh.coordinates(dist.get_rank())["dp"]
+    model(x[place : place + 1]).pow(2).mean().backward()
+    for parameter, wanted in zip(model.parameters(), whole):
+        assert torch.allclose(parameter.grad.full_tensor(), wanted, atol=1e-6)
+    if place == 0:
+        shape, micro_batch = tuple(arguments["mesh"].shape), mesh.SCRIPT["micro_batch"]
+        print(arguments["mesh"].mesh_dim_names, shape, arguments["reshard_after_forward"], micro_batch)
 
 dist.init_process_group("gloo")
-torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 4))
-x = torch.randn(4, 8)
-model(x).pow(2).mean().backward()
-whole = [parameter.grad.clone() for parameter in model.parameters()]
-model.zero_grad()
-arguments = mesh.fully_shard_arguments("cpu")
-for block in (*model, model):
-    fully_shard(block, **arguments)
-place = mesh.coordinates(dist.get_rank())["dp"]
-model(x[place : place + 1]).pow(2).mean().backward()
-for parameter, wanted in zip(model.parameters(), whole):
-    assert torch.allclose(parameter.grad.full_tensor(), wanted, atol=1e-6)
-if place == 0:
-    shape, micro_batch = tuple(arguments["mesh"].shape), mesh.SCRIPT["micro_batch"]
-    print(arguments["mesh"].mesh_dim_names, shape, arguments["reshard_after_forward"], micro_batch)
+main()
+gc.collect()
 dist.destroy_process_group()
 """
 
@@ -54,12 +58,8 @@ def test_zero_2_keeps_parameters_and_the_script_is_told_the_rest():
     text = export(planned("zero=2,recompute=none"), "torchrun")["mesh.py"]
     assert '"reshard_after_forward": False' in text
     script = module(planned("zero=3,recompute=full")).SCRIPT
-    assert (script["micro_batch"], script["num_micro_batches"], script["recompute"], script["precision"]) == (
-        2,
-        2,
-        "full",
-        "bf16",
-    )
+    keys = ("micro_batch", "num_micro_batches", "recompute", "precision")
+    assert [script[key] for key in keys] == [2, 2, "full", "bf16"]
     assert "param_dtype=torch.bfloat16, reduce_dtype=torch.float32" in text
 
 
