@@ -78,7 +78,7 @@ def test_every_command_that_writes_is_played():
     """Training is in the fixture `trained` of these tests, and in those of tuning; sweeps, an extra, in those of sweeps."""
     lines = [*PLAYED, *PLANNED, *MEASURED]
     assert {words for words in commands_with(WRITES) if not any(f"{line} ".startswith(f"{words} ") for line in lines)} == {
-        "train",
+        "train"
     }
 
 

@@ -23,11 +23,14 @@ def process(*arguments, **options):
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, **options)
 
 
-def test_help_loads_nothing_heavy_but_its_own_parser():
-    start = "from meshwright.cli import run_command_line\nassert run_command_line(['--help']) == 0"
-    code = f"import sys\n{start}\nprint(sorted({HEAVY} & set(sys.modules)))"
+def test_help_loads_nothing_heavy_but_its_own_parser_and_that_of_plan_no_planners():
+    runs = "assert run_command_line(['--help']) == 0", "assert run_command_line(['plan', '--help']) == 0"
+    tells = f"print('LOADED', sorted({HEAVY} & set(sys.modules)))"
+    code = "\n".join(("import sys", "from meshwright.cli import run_command_line", runs[0], tells, runs[1], tells))
     completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert completed.stdout.splitlines()[-1] == "['typer']"
+    first, second = (line for line in completed.stdout.splitlines() if line.startswith("LOADED"))
+    assert first == "LOADED ['typer']"
+    assert "numba" not in second
 
 
 @pytest.mark.parametrize("is_search", [True, pytest.param(False, marks=pytest.mark.slow)])

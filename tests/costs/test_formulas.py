@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.costs.formulas import (
-    halving_doubling_all_reduce_s,
-    ramp_step_s,
-    ring_all_reduce_s,
-    tree_all_reduce_s,
-)
+from meshwright.costs.formulas import halving_doubling_all_reduce_s, ramp_step_s, ring_all_reduce_s, tree_all_reduce_s
 
 ALL_REDUCES = [ring_all_reduce_s, tree_all_reduce_s, halving_doubling_all_reduce_s]
 payloads = st.floats(0, 1e12)

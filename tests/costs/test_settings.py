@@ -77,8 +77,7 @@ def test_choices_without_kernels_keep_the_digest_of_recorded_results(choices, di
 
 
 @pytest.mark.parametrize(
-    ("field", "known"),
-    [("compute", compute.MODELS), ("collectives", collectives.ALGORITHMS), ("flows", flows.MODELS)],
+    ("field", "known"), [("compute", compute.MODELS), ("collectives", collectives.ALGORITHMS), ("flows", flows.MODELS)]
 )
 def test_yaml_offers_what_the_layer_has(field, known):
     assert set(get_args(CostSettings.model_fields[field].annotation)) - {"auto"} == set(known)

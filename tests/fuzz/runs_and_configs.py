@@ -141,10 +141,7 @@ TARGETS = (
     ),
     Target("tuning", "yaml", lambda: [(inputs.CONFIGS / "train" / "linear.yaml").read_text()], _tuning),
     Target(
-        "changes",
-        "words",
-        lambda: ("scenario.cluster=preset:toy", "scenario.failures={repair_s: 5.0}", "num_seeds=3"),
-        _changes,
+        "changes", "words", lambda: ("scenario.cluster=preset:toy", "scenario.failures={repair_s: 5.0}", "num_seeds=3"), _changes
     ),
     Target("cost-changes", "words", lambda: ("collectives=ring", "gradient_bucket_bytes=26214400"), _cost_changes),
     Target(

@@ -1,13 +1,6 @@
 """Every reader by name."""
 
-from . import (
-    costs_and_measurements,
-    jobs_and_clusters,
-    plans_and_exports,
-    recorded_elsewhere,
-    run_folders,
-    runs_and_configs,
-)
+from . import costs_and_measurements, jobs_and_clusters, plans_and_exports, recorded_elsewhere, run_folders, runs_and_configs
 from .running import Target
 
 TARGETS: dict[str, Target] = {

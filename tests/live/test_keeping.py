@@ -195,10 +195,7 @@ def test_a_full_disk_changes_nothing(tmp_path):
         (b"", "holds nothing yet: its first change was not kept"),
         ("PRAGMA journal_mode = WAL", "holds nothing yet: its first change was not kept"),
         ("CREATE TABLE t (x)", "is a database, but no ledger of meshwright"),
-        (
-            f"PRAGMA application_id = {ledger_file.APPLICATION_ID}; PRAGMA user_version = 9",
-            "of version 9; version 4 is known",
-        ),
+        (f"PRAGMA application_id = {ledger_file.APPLICATION_ID}; PRAGMA user_version = 9", "of version 9; version 4 is known"),
     ],
 )
 def test_other_databases_are_refused_in_a_line(tmp_path, made, message):

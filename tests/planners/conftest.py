@@ -20,10 +20,7 @@ def one_each():
     return load_benchmark("preset:toy", changes=changes).build()
 
 
-CROWDED = {
-    "crowded.yaml": BENCHMARK.format(name="crowded", cluster="preset:host-8"),
-    "workload.yaml": WORKLOAD % 400,
-}
+CROWDED = {"crowded.yaml": BENCHMARK.format(name="crowded", cluster="preset:host-8"), "workload.yaml": WORKLOAD % 400}
 
 
 @pytest.fixture(scope="session")

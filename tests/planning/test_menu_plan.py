@@ -64,7 +64,7 @@ def test_no_other_entry_beats_a_plan_in_time_and_in_devices_whatever_the_network
 ONE_TYPE = "fleet.job_types=[{name: small, job: zoo:alexnet, global_batch: 64}]"
 
 
-@pytest.mark.parametrize("more", [(), ("fleet.weights=[1, 2]", "fleet.may_refuse=true"), (ONE_TYPE,)])
+@pytest.mark.parametrize("more", [("fleet.weights=[1, 2]", "fleet.may_refuse=true"), (ONE_TYPE,)])
 def test_what_a_request_leaves_out_of_the_menu_is_no_other_fleet(small, more):
     _, cluster, policy = small
     path = str(policy(7, more=more))

@@ -139,11 +139,7 @@ def test_a_number_of_layers_that_nothing_divides_still_has_pipelines(tmp_path):
             {"keep": "tp=1,cp=1,pp=2,zero=1,schedule=1f1b,overlap_pp=false"},
             "runs on megatron, deepspeed; not on",
         ),
-        (
-            "zoo:gpt2-small",
-            {"keep": "pp=2,schedule=zb-h1"},
-            "fsdp2 (tp): --for NAME, as --for megatron, searches what it runs",
-        ),
+        ("zoo:gpt2-small", {"keep": "pp=2,schedule=zb-h1"}, "fsdp2 (tp): --for NAME, as --for megatron, searches what it runs"),
         ("zoo:alexnet", {"keep": "pp=1,zero=0"}, "megatron (a graph of ops)"),
     ],
 )

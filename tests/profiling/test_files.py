@@ -74,11 +74,7 @@ def test_work_of_onnx_is_linear_in_the_batch(exported):
 def test_products_and_convolutions_of_onnx_by_hand(tmp_path):
     from onnx import TensorProto, helper, numpy_helper, save
 
-    weights = {
-        "w": np.ones((4, 3, 3, 3), np.float32),
-        "m": np.ones((10, 4 * 64), np.float32),
-        "b": np.ones(10, np.float32),
-    }
+    weights = {"w": np.ones((4, 3, 3, 3), np.float32), "m": np.ones((10, 4 * 64), np.float32), "b": np.ones(10, np.float32)}
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], name="conv"),
         helper.make_node("Relu", ["c"], ["r"]),

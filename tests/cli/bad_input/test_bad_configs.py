@@ -83,11 +83,3 @@ def test_more_steps_than_can_be_counted_are_refused(refused, spoil):
 )
 def test_a_policy_to_compare_is_told_with_the_nearest(refused, policy, message):
     assert refused("evaluate", policy, "--benchmark", "benchmark.yaml").startswith(message)
-
-
-def test_two_policies_of_one_name_are_refused(refused, work):
-    for folder in ("a/same", "b/same"):
-        (work / folder).mkdir(parents=True)
-        (work / folder / "policy.pt").write_bytes(b"")
-    message = refused("evaluate", "a/same/policy.pt", "b/same/policy.pt", "--benchmark", "benchmark.yaml")
-    assert message == "two policies would carry this name in the table; rename one of them (got 'same')"

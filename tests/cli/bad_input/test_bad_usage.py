@@ -13,10 +13,7 @@ NAME = "at most 63 letters, digits, dots, underscores and hyphens, the first of 
     [
         (("plna",), "no such command (got 'plna'); did you mean 'plan'?"),
         (("profile",), "MODEL: is missing"),
-        (
-            ("frobnicate",),
-            "no such command (got 'frobnicate'); valid: cluster, compare, dev, estimate, evaluate, export, ",
-        ),
+        (("frobnicate",), "no such command (got 'frobnicate'); valid: cluster, compare, dev, estimate, evaluate, export, "),
         (("--jb",), "--jb: no such option; valid: --help, --version, -h"),
         (("plan", "--jbo", "x"), "--jbo: no such option; did you mean '--job'?"),
         (("plan", "--search", "--explain"), "--explain: no such option here; `meshwright estimate` has it"),

@@ -46,11 +46,7 @@ COMMANDS = {
         ("--json",),
     ),
     "cluster from-topo": (("topology.conf",), ("topology.conf",), ("--out",)),
-    "compare": (
-        ("dp=2", "dp=1", "--job", "graph.txt", "--cluster", "cluster.yaml"),
-        ("graph.txt", "cluster.yaml"),
-        ("--json",),
-    ),
+    "compare": (("dp=2", "dp=1", "--job", "graph.txt", "--cluster", "cluster.yaml"), ("graph.txt", "cluster.yaml"), ("--json",)),
     "export": (("plan.json", "--format", "slurm", "--out", "new"), ("plan.json",), ("--json",)),
     "verify-export": (("plan.json", "log.txt", "--format", "slurm"), ("plan.json",), ("--json",)),
     "dev validate flows": (("flows.json",), ("flows.json",), ("--json",)),

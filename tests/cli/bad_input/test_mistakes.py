@@ -39,10 +39,7 @@ MISTAKES = [
     # Numbers.
     ((*PLAN, "--deadline-s", "1h"), "--deadline-s: must be a number of seconds without a unit (got '1h'); did you mean 3600?"),
     ((*PLAN, "--set", "overlap_slowdown=12%"), "--set: overlap_slowdown: must be a number without a unit (got '12%')"),
-    (
-        ("train", "train.yaml", "--set", "learning_rate=1"),
-        "unknown key; did you mean 'ppo.learning_rate'",
-    ),
+    (("train", "train.yaml", "--set", "learning_rate=1"), "unknown key; did you mean 'ppo.learning_rate'"),
     (
         ("train", "train.yaml", "--total-steps", "9"),
         "--total-steps: no such option; a key of the YAML is set by --set total_steps=",

@@ -102,8 +102,7 @@ def test_constants_of_a_variant_do_not_fit_the_type(mine):
 
 
 @pytest.mark.parametrize(
-    ("priced", "given", "valid"),
-    [("h100", "a100", "h100, any"), ("a100", "h100", "a100, any"), ("a800", "a100", "a800, any")],
+    ("priced", "given", "valid"), [("h100", "a100", "h100, any"), ("a100", "h100", "a100, any"), ("a800", "a100", "a800, any")]
 )
 def test_constants_of_another_device_are_refused_with_what_would_do(tmp_path, priced, given, valid):
     problem = f"does not fit {priced}, the device type that is priced; valid: {valid} \\(got '{given}'\\)$"

@@ -151,10 +151,7 @@ def test_published_memory_is_met(reference):
         ({"zero": 3, "pp": 4}, 18 / 4),
         ({"zero": 3, "shard_group": 2}, 18 / 2),
         ({"optimizer_bytes": 1, "zero": 1}, 6 + (4 + 2 * 1) / 4),  # master weight in float32, moments in 8 bits
-        (
-            {"framework": "megatron", "optimizer_bytes": 2, "zero": 1},
-            6 + (2 + 2 * 2) / 4,
-        ),  # masters: what 16 bits lack
+        ({"framework": "megatron", "optimizer_bytes": 2, "zero": 1}, 6 + (2 + 2 * 2) / 4),  # masters: what 16 bits lack
         ({"precision": "autocast", "zero": 1}, 4 + 2 + 4 + 8 / 4),  # weights and their 16-bit copies, gradients, moments
         ({"framework": "fsdp2", "zero": 3, "optimizer_bytes": 1}, (4 + 4 + 2 * 1) / 4),
     ],

@@ -56,11 +56,7 @@ def both(file):
     return load_benchmark("preset:quickstart").build(), load_fleet_benchmark(str(file)).build()
 
 
-RULES = [
-    ("fastest-feasible", "fastest-feasible"),
-    ("cheapest-feasible", "least-device-seconds"),
-    ("ladder-8-16", "fixed-8"),
-]
+RULES = [("fastest-feasible", "fastest-feasible"), ("cheapest-feasible", "least-device-seconds"), ("ladder-8-16", "fixed-8")]
 """In the first world and in a fleet; where a job would miss its deadline on 8 devices it gets the next larger number."""
 
 

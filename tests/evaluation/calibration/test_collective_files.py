@@ -156,8 +156,7 @@ def test_a_row_that_ends_before_its_times_is_refused_with_its_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"args": -1}, {"config": {"devices": True}}, {"config": {"devices": [{"pid": [], "hostname": {}}]}}],
+    "change", [{"args": -1}, {"config": {"devices": True}}, {"config": {"devices": [{"pid": [], "hostname": {}}]}}]
 )
 def test_a_report_with_parts_of_another_kind_is_refused_and_nothing_breaks(tmp_path, change):
     with pytest.raises(InputFileError, match=r"does not say which collective|at least two ranks"):

@@ -26,11 +26,7 @@ waits,uf794,8,64,960,1000,100.0,Other,CANCELLED,2023-05-17 11:28:42+00:00,,2023-
 
 @pytest.mark.parametrize(
     ("text", "duration_s", "gap_s", "work_s"),
-    [
-        (HELIOS, [36848, 249], 26, [36848, 996]),
-        (SEREN, [117, 2693], 336, [936, 21544]),
-        (KALOS, [18, 82], 1664, [1152, 5248]),
-    ],
+    [(HELIOS, [36848, 249], 26, [36848, 996]), (SEREN, [117, 2693], 336, [936, 21544]), (KALOS, [18, 82], 1664, [1152, 5248])],
     ids=["helios", "seren", "kalos"],
 )
 def test_helios_and_acme_are_read_as_they_are(tmp_path, text, duration_s, gap_s, work_s):

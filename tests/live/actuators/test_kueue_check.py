@@ -38,11 +38,7 @@ def test_an_answer_changes_its_own_entry_alone():
         "message": "why",
         "lastTransitionTime": "2026-03-01T00:00:00Z",
         "podSetUpdates": [
-            {
-                "name": "main",
-                "labels": {"meshwright.dev/decision": "m-1"},
-                "nodeSelector": {"plan.meshwright.dev/m-1": "planned"},
-            }
+            {"name": "main", "labels": {"meshwright.dev/decision": "m-1"}, "nodeSelector": {"plan.meshwright.dev/m-1": "planned"}}
         ],
     }
     after["status"]["admissionChecks"] = before["status"]["admissionChecks"]

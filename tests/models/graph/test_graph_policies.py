@@ -149,7 +149,7 @@ def test_more_draws_and_a_search_are_no_worse() -> None:
     player, one = GraphPlayer(network(), WORLD, "policy"), draw_network(5, "uneven", num_devices=24, num_stages=4)
     values = [player.place(one, PlayMode.from_text(how)).value_s for how in ("greedy", "sample-4", "sample-32")]
     assert values == sorted(values, reverse=True)
-    result = player.place(one, PlayMode.from_text("search-0.2"))
+    result = player.place(one, PlayMode.from_text("search-0.1"))
     assert result.value_s < values[0]
     assert result.value_s == pytest.approx(tasklet_value_s(one, result.device_of))
     assert result.planner == "policy"
@@ -194,7 +194,7 @@ def test_a_search_loads_its_code_before_its_clock_begins() -> None:
         "from meshwright.models.graph.saved_graph_policy import load_graph_player\n"
         "from meshwright.simulation.tasklets.generators import draw_network\n"
         "from meshwright.worlds.tasklets.world import TaskletWorld\n"
-        "player, mode = load_graph_player('shipped:tasklets@search-0.5', TaskletWorld())\n"
+        "player, mode = load_graph_player('shipped:tasklets@search-0.1', TaskletWorld())\n"
         "with budgets_by('cpu'):\n"
         "    print(player.place(draw_network(0, 'spot', num_devices=16, num_stages=4), mode).note or 'moved')\n"
     )

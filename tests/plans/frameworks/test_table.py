@@ -63,10 +63,7 @@ def refused(name, text, shape=None, length=None):
         ("compile=false", ("compile", None, "compile", None)),
         ("recompute=selective", (None, "recompute", None, None)),
         ("recompute=selective-ops", ("recompute", None, "recompute", None)),
-        (
-            "recompute=full,recompute_method=block,recompute_num_layers=2",
-            (None, "recompute_method", "recompute_method", None),
-        ),
+        ("recompute=full,recompute_method=block,recompute_num_layers=2", (None, "recompute_method", "recompute_method", None)),
         ("recompute=full,recompute_num_layers=2", (None, "recompute_num_layers", "recompute_num_layers", None)),
         ("precision=fp8", (None, None, "precision", None)),
         ("precision=fp16", (None, "precision", None, None)),

@@ -175,12 +175,7 @@ def test_the_expected_completion_is_dalys(ranks, repair_s):
     # failure costs a repair D, in which nothing fails, and a restart R, in which it may.
     # Four ranks are repaired at once, because the other three might fail in the meantime.
     mean_h, tau_s, restart_s, stretches = 2.0, 600.0, 120.0, 5
-    failures = {
-        "mean_time_between_failures_h": mean_h,
-        "repair_s": repair_s,
-        "checkpoint_every_s": tau_s,
-        "restart_s": restart_s,
-    }
+    failures = {"mean_time_between_failures_h": mean_h, "repair_s": repair_s, "checkpoint_every_s": tau_s, "restart_s": restart_s}
     scenario = round_numbers(num_jobs=1, failures=failures)
     rate = ranks / (3600.0 * mean_h)
     expected_s = stretches * math.expm1(rate * tau_s) * (math.exp(rate * restart_s) / rate + repair_s)

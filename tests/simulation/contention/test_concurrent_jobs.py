@@ -55,11 +55,7 @@ def test_two_jobs_on_one_uplink_slow_each_other(schedule):
 def test_a_message_goes_phase_by_phase(schedule):
     # 4 GB at 4 GB/s and 0.5 s of latency; then 8 and 4 GB into device 0: 2 GB/s each until 2 s, then 4 for the other 4 GB:
     # 3 s, and 0.25 s of latency; then 0.125 s in which nothing is sent. 1.5 + 3.25 + 0.125 s.
-    phases = (
-        Phase(0.5, (Flow(0, 1, 4e9),)),
-        Phase(0.25, (Flow(1, 0, 8e9), Flow(2, 0, 4e9))),
-        Phase(0.125, ()),
-    )
+    phases = (Phase(0.5, (Flow(0, 1, 4e9),)), Phase(0.25, (Flow(1, 0, 8e9), Flow(2, 0, 4e9))), Phase(0.125, ()))
     job = PlacedJob(execution_of([9.0], num_ranks=3, phases=[phases], members=[[0, 1, 2]]), np.arange(3))
     assert finishes(schedule, switch, job) == [[4.875]]
     # Where links are not shared the task takes the duration that it was given.

@@ -33,12 +33,7 @@ def test_a_group_is_told_whole_worked_by_hand() -> None:
     # Two ops of 1 s that stay together read one each of two others: the pair takes 2 s, and where one producer is only its
     # tensor of the other comes in, 1 GB at 1 GB/s.
     instance = OperatorInstance.of_outputs(
-        "pair",
-        np.ones((4, 2)),
-        [(0, 2), (1, 3)],
-        [1e9, 1e9, 0.0, 0.0],
-        bandwidth_bytes_per_s=1e9,
-        group=[0, 1, 2, 2],
+        "pair", np.ones((4, 2)), [(0, 2), (1, 3)], [1e9, 1e9, 0.0, 0.0], bandwidth_bytes_per_s=1e9, group=[0, 1, 2, 2]
     )
     episodes = episodes_on(instance, "throughput")
     for device in (0, 1):

@@ -84,10 +84,7 @@ class PlainFilling:
         now_s = max([0.0, *(least_from(member) for member in stage)]) if previous else 0.0
         for device in left:
             stage_s = max(
-                [
-                    self.exchange(device, stage),
-                    *(self.exchange(member, stage) + self.reduce[member][device] for member in stage),
-                ]
+                [self.exchange(device, stage), *(self.exchange(member, stage) + self.reduce[member][device] for member in stage)]
             )
             figures = {0: share(stage_s, stage_unit_s), 1: share(max(0.0, stage_s - self.slowest), stage_unit_s)}
             if stage:

@@ -44,10 +44,7 @@ def command(name):
 
 
 @pytest.mark.library
-@pytest.mark.parametrize(
-    ("name", "module"),
-    [("torchrl_ppo", "torchrl"), ("tianshou_ppo", "tianshou"), ("rllib_ppo", "dm-tree")],
-)
+@pytest.mark.parametrize(("name", "module"), [("torchrl_ppo", "torchrl"), ("tianshou_ppo", "tianshou"), ("rllib_ppo", "dm-tree")])
 def test_less_than_a_minute_of_training_blocks_fewer_jobs(name, module):
     imported = {"dm-tree": "tree"}.get(module, module)
     if importlib.util.find_spec(imported) is None:

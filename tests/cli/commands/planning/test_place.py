@@ -1,8 +1,6 @@
 """Laws of `meshwright plan --ops`: what it prints fits 80 columns and is what it writes; what is wrong is one line."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -70,12 +68,6 @@ def test_a_saved_graph_of_version_2_is_placed_or_refused_in_one_line(meshwright,
     ):
         (work / "job.json").write_text(json.dumps({**options, **change}))
         assert refused(*place).startswith(f"job.json: {message}")
-
-
-def test_help_comes_without_the_planners():
-    program = "import sys, meshwright.cli as c; c.run_command_line(['plan', '--help']); print('numba' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("False\n")
 
 
 def test_a_rule_of_the_menu_plans_a_job(meshwright, work):

@@ -116,7 +116,7 @@ def test_a_fleet_is_trained_and_a_policy_that_is_not_better_gives_way_to_the_rul
         assert any("the network decides although on mine" in each for each in again["remarks"]) == (where == "mine")
     by_network = MenuPlanner.from_job("zoo:alexnet", "preset:uneven-64", f"network:{run}").plan(100)
     assert not any("decides" in remark for remark in by_network.remarks)
-    for rule in ("edf:fixed-4+backfill", "sjf+backfill", "fifo", "sjf:fixed-3"):
+    for rule in ("edf:fixed-4+backfill", "fifo", "sjf:fixed-3"):
         keep_verdict(run / "policy.pt", verdict(rule))
         planned = MenuPlanner.from_job("zoo:alexnet", "preset:uneven-64", run).plan(100)
         is_alone = rule == "edf:fixed-4+backfill"  # the others ask for a user's devices, or for what the menu lacks

@@ -69,12 +69,7 @@ def test_several_files_are_judged_each_and_one_that_disagrees_fails_all(tmp_path
         (f"{bad}: flow 1", True),
     ]
     # |2 - 4| / 4
-    assert written["summary"]["flows"] == {
-        "items": 4,
-        "disagreeing": 1,
-        "max_relative_error": 0.5,
-        "mean_relative_error": 0.125,
-    }
+    assert written["summary"]["flows"] == {"items": 4, "disagreeing": 1, "max_relative_error": 0.5, "mean_relative_error": 0.125}
     assert not written["agrees"]
 
 

@@ -94,10 +94,7 @@ def test_no_pipeline_is_better(instance):
 @short_and_long(12, small_instances(most_ops=5), small_instances(most_ops=6))
 def test_no_placement_is_better_than_what_the_integer_program_gives(instance):
     legal = list(legal_placements(instance))
-    for planner, family in (
-        ("milp", legal),
-        ("milp-contiguous", [each for each in legal if is_contiguous(instance, each)]),
-    ):
+    for planner, family in (("milp", legal), ("milp-contiguous", [each for each in legal if is_contiguous(instance, each)])):
         result = found_by(planner, instance)
         if not family:
             assert result is None
