@@ -65,7 +65,7 @@ RUNS = {
 def config(method, folder):
     if method == "ppo":
         return load_train_settings(
-            ROOT / "configs" / "train" / "toy.yaml", ["total_steps=1024", "num_validation_seeds=5", "log=[]"]
+            ROOT / "configs" / "train" / "toy.yaml", ["total_steps=512", "num_validation_seeds=5", "log=[]"]
         )
     kind, choice = RUNS[method]
     small = {"benchmark": str(write_small_fleet(folder))} if method == "fleet" else {}

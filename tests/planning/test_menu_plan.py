@@ -61,6 +61,7 @@ def test_no_other_entry_beats_a_plan_in_time_and_in_devices_whatever_the_network
     assert len(seen) > 1
 
 
+FEW = ("fleet.menu.degrees=[1, 2]", "fleet.requested={1: 1, 2: 1}")
 ONE_TYPE = "fleet.job_types=[{name: small, job: zoo:alexnet, global_batch: 64}]"
 
 
@@ -137,7 +138,7 @@ def test_a_misspelled_policy_or_job_is_told_with_its_nearest_name(small):
 def test_a_job_is_planned_where_another_type_of_the_benchmark_fits_no_device(small):
     _, _, policy = small
     huge = ", {name: huge, job: zoo:gpt2-xl, global_batch: 4, sequence_length: 128}]"
-    path = policy(3, more=[ONE_TYPE[:-1] + huge, "fleet.menu.keep=tp=1|2,pp=1,micro_batch=1"])
+    path = policy(3, more=[ONE_TYPE[:-1] + huge, "fleet.menu.keep=tp=1|2,pp=1,micro_batch=1", *FEW])
     result = MenuPlanner.from_job("zoo:alexnet", "preset:toy", path).plan(10)
     assert result.plan.num_ranks <= 4
     assert result.plan.job.name == "alexnet"

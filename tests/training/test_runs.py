@@ -156,6 +156,7 @@ def broken(path, how):
     (save_tensors if path.suffix == ".pt" else write_json)(path, faults[how])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("how", "message"),
     [

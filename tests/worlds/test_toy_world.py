@@ -26,7 +26,7 @@ method: graph
 name: toy
 benchmark: {benchmark}
 network: {{hidden: 16, heads: 2, rounds: 2}}
-imitation: {{instances: 24, rounds: 1, steps: 40, minibatch: 8, validate_every_steps: 20}}
+imitation: {{instances: 16, rounds: 1, steps: 24, minibatch: 8, validate_every_steps: 12}}
 updates: 4
 validate_every_updates: 2
 ppo: {{num_envs: 16, group: 4, rollout_steps: 16, minibatch: 128, value: 0.5}}
@@ -78,7 +78,7 @@ def test_it_trains_without_messages_and_to_the_same_weights_when_it_was_stopped(
         def on_update(self, record: UpdateRecord) -> bool:
             return record.step < 3
 
-    text = CONFIG.format(benchmark=toy.name).replace("rounds: 2}", "rounds: 2, messages: false}").replace("steps: 40", "steps: 2")
+    text = CONFIG.format(benchmark=toy.name).replace("rounds: 2}", "rounds: 2, messages: false}").replace("steps: 24", "steps: 2")
     # Updates end within episodes; it is stopped between two validations.
     changes = ["ppo.rollout_steps=20", "ppo.minibatch=32", "ppo.num_envs=8", "updates=4", "imitation.instances=8"]
     (toy.parent / "toy.yaml").write_text(text)

@@ -20,8 +20,9 @@ RULES = ("fifo", EXACT + "fifo", "best-fixed-entry", "synchronous-only", EXACT +
 
 @pytest.fixture(scope="module")
 def benchmark(small_file):
-    changes = [f"fleet.menu.entries={json.dumps([CODED])}", f"fleet.menu.unranked={json.dumps([SIGN])}", "policies=[]"]
-    return load_fleet_benchmark(str(small_file), changes=changes)
+    entries = [f"fleet.menu.entries={json.dumps([CODED])}", f"fleet.menu.unranked={json.dumps([SIGN])}"]
+    degrees = ["fleet.menu.degrees=[2, 4]", "fleet.requested={2: 2, 4: 1}"]
+    return load_fleet_benchmark(str(small_file), changes=[*entries, *degrees, "policies=[]"])
 
 
 @pytest.fixture(scope="module")

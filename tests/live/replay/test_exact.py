@@ -8,7 +8,7 @@ from meshwright.live.ledger import Ledger
 from meshwright.live.replay.exact import replay_decisions
 
 from ...oracles.memory_store import MemoryStore
-from .past import Past, planners, request, week
+from .past import Past, planners, request
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def past(folder):
     """Some decisions, a refused one and some with factors among them."""
     factors = tuple(ObservedFactor(devices, one, 1.2) for devices in (4, 8, 16) for one in (True, False))
     made = Past(planners(folder), factors=lambda graph: factors)
-    made.play(week(num=12, days=0.02))
+    made.play([(150.0 * k, request(k, 10_000 * (k + 1))) for k in range(8)])
     made.controller.decide(request(98, 100, deadline_s=1e-6))
     made.controller.decide(request(99, 100_000, deadline_s=1e9, devices=4))
     return made

@@ -286,7 +286,7 @@ def test_jobs_for_a_framework_are_played_with_its_menu_as_they_were_decided_on(f
     keys = {"batch": 2, "devices": 2}
     # Of two in one menu neither changes the other's prices.
     asked = [keys | {"batch": 1}, keys | {"framework": "deepspeed"}, keys]
-    shape = {"model_type": "gpt2", "n_embd": 256, "n_layer": 2, "n_head": 4, "n_positions": 256, "vocab_size": 1024}
+    shape = {"model_type": "gpt2", "n_embd": 256, "n_layer": 1, "n_head": 4, "n_positions": 256, "vocab_size": 1024}
     (folder / "config.json").write_text(json.dumps(shape))
     jobs = [(float(k), JobRequest(job=shape, steps=9, **one)) for k, one in enumerate(asked)]
     span = read_span(Past(planners(folder)).play(jobs).store, planners(folder).cluster, BEGIN, BEGIN + timedelta(days=1))
