@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -188,17 +186,16 @@ def test_what_is_not_there_is_refused_in_one_line(spec: str, message: str) -> No
     assert "\n" not in str(error.value)
 
 
-def test_a_search_loads_its_code_before_its_clock_begins() -> None:
-    code = (
-        "from meshwright.budget_clock import budgets_by\n"
-        "from meshwright.models.graph.saved_graph_policy import load_graph_player\n"
-        "from meshwright.simulation.tasklets.generators import draw_network\n"
-        "from meshwright.worlds.tasklets.world import TaskletWorld\n"
-        "player, mode = load_graph_player('shipped:tasklets@search-0.1', TaskletWorld())\n"
-        "with budgets_by('cpu'):\n"
-        "    print(player.place(draw_network(0, 'spot', num_devices=16, num_stages=4), mode).note or 'moved')\n"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "moved\n"
+def test_a_search_loads_its_code_before_its_clock_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tiny instance is placed and improved first, once for each player."""
+    placed, improved = list[str](), list[str]()
+    place, improve = GraphPlayer._place, TaskletWorld.improve
+    monkeypatch.setattr(GraphPlayer, "_place", lambda self, one, *more: placed.append(one.name) or place(self, one, *more))
+    monkeypatch.setattr(TaskletWorld, "improve", lambda self, one, *more: improved.append(one.name) or improve(self, one, *more))
+    player, first, second = GraphPlayer(network(), WORLD, "mine"), NETWORKS[0], NETWORKS[1]
+    for one in (first, second):
+        player.place(one, PlayMode.from_text("search-0.05"))
+    assert placed == improved == [WORLD.tiny().name, first.name, second.name]
 
 
 def test_a_search_without_time_for_a_move_says_so() -> None:
