@@ -12,22 +12,9 @@ def here(trained, work):
     return work / "run"
 
 
-@pytest.mark.parametrize("stored", [0.0, 0.3, 0.7, 0.999])
-def test_a_truncated_checkpoint_is_refused(refused, here, stored):
-    checkpoint = here / "checkpoint.pt"
-    checkpoint.write_bytes(checkpoint.read_bytes()[: int(stored * checkpoint.stat().st_size)])
-    assert refused("train", "--resume", "run") == "run/checkpoint.pt: is truncated or not a file of tensors"
-
-
 def test_a_checkpoint_of_another_kind_is_refused(refused, here):
     shutil.copy(here / "policy.pt", here / "checkpoint.pt")
     assert refused("train", "--resume", "run").startswith("run/checkpoint.pt: ")
-
-
-def test_a_whole_run_goes_on_and_ends_at_once(meshwright, here):
-    result = meshwright("train", "--resume", "run")
-    assert result.status == 0
-    assert "run folder" in result.out
 
 
 @pytest.mark.parametrize("folder", ["missing", ".", "graph.txt"])
@@ -41,12 +28,8 @@ def test_a_run_is_resumed_as_it_was_begun(refused, here):
     assert refused(*place, "--out", "other") == message
     assert refused(*place, "--overwrite") == message
     assert refused(*place, "--set", "seed=1") == "run: a run is resumed as it was begun; leave out --set (got 'seed=1')"
-    assert refused("train", "train.yaml", "--resume", "run", "--set", "seed=1").startswith(
-        "run: benchmark: differs from the config"
-    )
-    assert refused("train", str(here / "config.yaml"), "--resume", "run", "--set", "seed=1").startswith(
-        "run: seed: differs from the"
-    )
+    message = refused("train", "train.yaml", "--resume", "run", "--set", "seed=1")
+    assert message.startswith("run: benchmark: differs from the config")
 
 
 def test_a_run_folder_is_not_replaced_unasked(refused, here):
