@@ -21,14 +21,14 @@ from .test_ray_workers import GPUS, lose, on_ray  # noqa: F401 - the cluster, an
 pytestmark = pytest.mark.scheduler("ray")
 
 SEEDS = (0, 1, 2)
-STEPS = 12_288
-"""Some seconds each, in which there are 64 checkpoints."""
+STEPS = 6_144
+"""Some seconds each, in which there are 32 checkpoints."""
 
 
 def runs_in(folder: Path) -> list[SeedRun]:
     for name, text in TINY.items():
         (folder / name).write_text(text.replace("FOLDER", "."))  # paths count against the folder of the command
-    changes = [f"total_steps={STEPS}", "validate_every_steps=1024"]
+    changes = [f"total_steps={STEPS}", "validate_every_steps=512"]
     options = {seed: settings.load(TrainSettings, folder / "train.yaml", changes=[*changes, f"seed={seed}"]) for seed in SEEDS}
     runs = [SeedRun(options[seed], seed_folder(folder / "run", seed), None, folder) for seed in SEEDS]
     begin(runs, ["test"])

@@ -2,7 +2,6 @@
 
 import re
 import signal
-import subprocess
 
 import pytest
 
@@ -105,14 +104,10 @@ def test_plans_share_a_host_and_each_says_which_devices_it_was_given(loopback_sl
 def test_the_switches_that_slurm_reads_are_those_of_the_cluster(loopback_slurm):
     stdout = loopback_slurm.run("scontrol", "show", "topology").stdout
     rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in stdout.splitlines()]
-    shown = {row["SwitchName"]: (int(row["Level"]), frozenset(_expanded(loopback_slurm, row["Nodes"]))) for row in rows}
+    hosts = [loopback_slurm.run("scontrol", "show", "hostnames", row["Nodes"]).stdout.split() for row in rows]
+    shown = {row["SwitchName"]: (int(row["Level"]), frozenset(names)) for row, names in zip(rows, hosts, strict=True)}
     assert shown == {
         "group0": (0, frozenset({"gpu-07", "gpu-03"})),
         "group1": (0, frozenset({"gpu-11", "gpu-05"})),
         "top": (1, frozenset({"gpu-03", "gpu-05", "gpu-07", "gpu-11"})),
     }
-
-
-def _expanded(slurm, names: str) -> list[str]:
-    shown: subprocess.CompletedProcess[str] = slurm.run("scontrol", "show", "hostnames", names)
-    return shown.stdout.split()

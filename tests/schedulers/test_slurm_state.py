@@ -1,7 +1,5 @@
 """The state that is read from a real Slurm: what ``sinfo`` and ``squeue`` say, and nothing new while nothing changes."""
 
-import os
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -90,7 +88,8 @@ def test_the_state_is_what_sinfo_and_squeue_say_and_a_second_listing_changes_not
     assert "nothing changed" in capsys.readouterr().out
     assert len(ledger.changes()) == 1
     loopback_slurm.run("scancel", busy["part"])
-    processes.wait_for(lambda: "COMPLETED" in _state(busy["part"]) or "CANCELLED" in _state(busy["part"]), "the end of a job")
+    shown_job = ("scontrol", "show", "job", busy["part"])
+    processes.wait_for(lambda: "CANCELLED" in loopback_slurm.run(*shown_job).stdout, "the end of a job")
     assert meshwright(["state", "read", "slurm", "--state", str(ledger.path)]) == 0
     assert {job.id for job in ledger.read().jobs} == set(devices) - {busy["part"]}
     assert drift(state, ledger.read()) == []
@@ -113,8 +112,3 @@ def test_slurm_names_the_same_hosts(loopback_slurm, texts):
     text = ",".join(text.replace("]x", "]").replace("]-ib", "]") for text in texts)
     ran = loopback_slurm.run("scontrol", "show", "hostnames", text)
     assert (ran.stdout.split(), ran.returncode) == (hosts_in(text), 0), ran.stderr
-
-
-def _state(job: str) -> str:
-    shown = subprocess.run(["scontrol", "show", "job", job], env=dict(os.environ), capture_output=True, text=True, check=False)
-    return shown.stdout

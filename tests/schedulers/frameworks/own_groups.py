@@ -1,7 +1,7 @@
 """The groups that the frameworks' own code makes of each rank's words and number, run as a program.
 
-``python own_groups.py < launched.json`` reads for each plan its framework, the degrees that a DeepSpeed script says itself,
-the export's folder and of each rank its words. It prints the ranks of each rank's groups, by axis. Parsers of words:
+``python own_groups.py`` reads of each plan, one a line, its framework, the degrees that a DeepSpeed script says itself, the
+export's folder and of each rank its words. It prints the ranks of each rank's groups, by axis. Parsers of words:
 Megatron-LM's argument parser (at ``MEGATRON_LM``), torchtitan's ``JobConfig`` and DeepSpeed's configuration class.
 Makers of groups: the megatron-core of that parser, torchtitan's ``ParallelDims``, DeepSpeed's topology and the exported
 ``mesh.py``, over PyTorch's fake process group.
@@ -106,14 +106,15 @@ def main():
     warnings.simplefilter("ignore")
     os.environ["DS_ACCELERATOR"] = "cpu"
     sys.path.append(str(Path(__file__).parents[2] / "export/frameworks"))
-    for plan in json.load(sys.stdin):
-        results = []
+    for line in sys.stdin:
+        plan, results = json.loads(line), []
         for rank, words in enumerate(plan["words"]):
             dist.init_process_group("fake", rank=rank, world_size=plan["world"])
             made = OWN[plan["framework"]](words, plan | {"rank": rank})
             results.append({axis: one if isinstance(one, list) else sorted(ranks_of(one)) for axis, one in made.items()})
             dist.destroy_process_group()
-        sys.stdout.write(json.dumps(results) + "\n")
+        sys.stdout.write(f"made {json.dumps(results)}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -65,9 +65,9 @@ def plans():
 
 
 PLANS = {name: PlacementPlan.model_validate_json(text) for name, text in plans()}
-FEW = ("megatron tp2 pp2 dp2 mixed", "megatron tp2 dp4 ep2 own", "torchtitan tp2 dp4 mixed", "torchtitan tp2 pp2 dp2 own")
-FEW = PLANS if os.environ.get("MESHWRIGHT_ALL_PLANS") else (*FEW, "deepspeed tp2 pp2 dp2 own", "fsdp2 dp8 shard_group4 turned")
-"""For the launchers that take seconds a plan; all plans where ``MESHWRIGHT_ALL_PLANS`` is set."""
+FEW = ("megatron tp2 pp2 dp2 mixed", "torchtitan tp2 dp4 ep2 mixed", "deepspeed tp2 pp2 dp2 own", "fsdp2 dp8 shard_group4 turned")
+FEW = PLANS if os.environ.get("MESHWRIGHT_ALL_PLANS") else FEW
+"""For the launchers that take seconds a plan: one of each framework; all plans where ``MESHWRIGHT_ALL_PLANS`` is set."""
 
 
 def wanted(plan):
@@ -85,29 +85,34 @@ def wanted(plan):
 NEEDS = {"megatron": {"megatron-lm", "parsers"}, "torchtitan": {"torchtitan"}, "deepspeed": {"deepspeed", "parsers"}}
 
 
-def hold(launched):
+@pytest.fixture(scope="module")
+def own():
+    """The process in which the frameworks make groups: one for all launchers, as it imports them all."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    with subprocess.Popen([sys.executable, OWN], cwd=OWN.parent, **pipes) as running:
+        yield running
+        running.stdin.close()
+        assert running.wait(60) == 0
+
+
+def hold(own, launched):
     """Launched: of each plan its launcher and folder, and of each rank host, device and words. Absent frameworks are skipped."""
     modules = {"torchtitan": "torchtitan", "deepspeed": "deepspeed", "parsers": "hjson"}
     missing = {name for name, module in modules.items() if importlib.util.find_spec(module) is None}
     missing |= set() if Path(MEGATRON_LM, "megatron/training").is_dir() else {"megatron-lm"}
-    launched = [one for one in launched if not missing & NEEDS.get(one[0].framework, set())]
-    request = [
-        {
+    for plan, launcher, folder, ranks in (one for one in launched if not missing & NEEDS.get(one[0].framework, set())):
+        request = {
             **{"framework": plan.framework, "world": 8, "folder": str(folder), "words": [words for _, _, words in ranks]},
             **{"degrees": {axis: getattr(plan.layout(), axis) for axis in AXES}, "zero": plan.layout().zero},
         }
-        for plan, _, folder, ranks in launched
-    ]
-    ran = subprocess.run([sys.executable, OWN], input=json.dumps(request), capture_output=True, text=True, cwd=OWN.parent)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("[")]
-    for (plan, launcher, _, ranks), result in zip(launched, lines, strict=True):
+        own.stdin.write(json.dumps(request) + "\n")
+        result = json.loads(next((line for line in own.stdout if line.startswith("made ")), "").removeprefix("made "))
         places, groups, printed = [(host, device) for host, device, _ in ranks], wanted(plan), []
         for rank, (place, made) in enumerate(zip(places, result, strict=True)):
             for axis, members in made.items():
                 assert {places[other] for other in members} == groups[place][axis], (plan.framework, plan.layout(), place, axis)
-            own = "".join(f" {axis}={members.index(rank)}" for axis, members in made.items())
-            printed.append(f"meshwright-rank[rank={rank} world=8 host={place[0]} visible={place[1]}{own}]")
+            own_words = "".join(f" {axis}={members.index(rank)}" for axis, members in made.items())
+            printed.append(f"meshwright-rank[rank={rank} world=8 host={place[0]} visible={place[1]}{own_words}]")
         verified = verify(plan, launcher, read_places("\n".join(printed)))
         assert verified.agrees, verified.first
         assert "coordinates" in verified.compared
@@ -116,7 +121,7 @@ def hold(launched):
 
 
 @pytest.mark.scheduler("frameworks")
-def test_the_words_of_every_launcher_make_the_planned_groups(tmp_path):
+def test_the_words_of_every_launcher_make_the_planned_groups(own, tmp_path):
     assert len(PLANS) >= 30
     results, is_mapped = [], False
     for number, plan in enumerate(PLANS.values()):
@@ -125,12 +130,12 @@ def test_the_words_of_every_launcher_make_the_planned_groups(tmp_path):
             files = export(plan, launcher, {"script": "train.py"})
             write(files, folder)
             words, _, places = started(launcher, files)
-            own = words[words.index("train.py") + 1 :]
-            own = [str(folder / Path(word).name) if word.endswith((".toml", ".json")) else word for word in own]
-            is_mapped |= "--use-tp-pp-dp-mapping" in own
-            results.append((plan, launcher, folder, [(host, device, own) for host, device in places]))
+            words = words[words.index("train.py") + 1 :]
+            words = [str(folder / Path(word).name) if word.endswith((".toml", ".json")) else word for word in words]
+            is_mapped |= "--use-tp-pp-dp-mapping" in words
+            results.append((plan, launcher, folder, [(host, device, words) for host, device in places]))
     assert is_mapped
-    hold(results)
+    hold(own, results)
 
 
 def launched(launcher, running, plan, folder):
@@ -155,7 +160,7 @@ LAUNCHERS = {
 
 
 @pytest.mark.parametrize("launcher", [pytest.param(name, marks=pytest.mark.scheduler(name)) for name in LAUNCHERS])
-def test_launched_ranks_make_the_planned_groups(launcher, request, tmp_path):
+def test_launched_ranks_make_the_planned_groups(launcher, own, request, tmp_path):
     fixture, plans, names = LAUNCHERS[launcher]
     results = []
     for number, plan in enumerate(plans):
@@ -168,4 +173,4 @@ def test_launched_ranks_make_the_planned_groups(launcher, request, tmp_path):
         lines = sorted(json.loads(line.partition("launched ")[2]) for line in printed.splitlines() if "launched " in line)
         assert [rank for rank, *_ in lines] == list(range(8))
         results.append((plan, launcher, folder, [tuple(rest) for _, *rest in lines]))
-    hold(results)
+    hold(own, results)

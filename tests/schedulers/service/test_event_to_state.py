@@ -102,15 +102,20 @@ def test_by_the_hooks(hooked_slurm, tmp_path):
 
 
 def test_by_listings(loopback_slurm, tmp_path):
-    delays = []
+    jobs, seen = [], {}
     sbatch = ("sbatch", "--parsable", "--output=/dev/null", "--nodes=1", "--gpus-per-node=1", "--wrap=sleep 60")
+
+    def are_seen() -> bool:
+        if len(jobs) < NUM_JOBS and time.monotonic() >= begun_s + 0.9 * len(jobs):  # at other times of the five seconds
+            jobs.append(loopback_slurm.run(*sbatch).stdout.strip())
+        seen.update({one["id"]: time.time() for one in client.cluster()["jobs"] if one["id"] not in seen})
+        return len(jobs) == NUM_JOBS and seen.keys() >= set(jobs)
+
     try:
         with served(loopback_slurm, CLUSTER, tmp_path, "slurm", RESYNC_S, tmp_path / "service") as client:
-            for number in range(NUM_JOBS):
-                time.sleep(0.7 * number)  # at other times of the five seconds
-                job = loopback_slurm.run(*sbatch).stdout.strip()
-                seen = known_at(lambda job=job: job in {one["id"] for one in client.cluster()["jobs"]}, f"job {job}")
-                delays.append(seen - logged_at(loopback_slurm, GIVEN, job))
+            begun_s = time.monotonic()
+            known_at(are_seen, f"{NUM_JOBS} jobs in the state")
+            delays = [seen[job] - logged_at(loopback_slurm, GIVEN, job) for job in jobs]
     finally:
         loopback_slurm.restore()
     told(f"a job's start, by listings every {RESYNC_S} s", delays, POLL_S)
