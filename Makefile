@@ -56,7 +56,8 @@ test-libraries: $(STAMP) ## Install RLlib, TorchRL, Tianshou and transformers ap
 
 test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was exported, read the ranks back; look at the pages in a browser
 	@bash .ci/schedulers
-	@PYTHONPATH=$(CURDIR)/$(VENV)/launchers $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m scheduler --ignore-glob='*/test_kubernetes_*' tests/schedulers tests/export tests/live/web $(ARGS)
+	@PYTHONPATH=$(CURDIR)/$(VENV)/launchers $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m scheduler --ignore-glob='*/test_kubernetes_*' tests/schedulers tests/export tests/plans/frameworks \
+	  tests/live/web tests/evaluation/report $(ARGS)
 
 test-kubernetes: $(STAMP) ## Build a real Kubernetes once, hold exports and the state that is read from it against it; the first time ten minutes
 	@bash .ci/kubernetes

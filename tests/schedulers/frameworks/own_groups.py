@@ -1,7 +1,7 @@
 """The groups that the frameworks' own code makes of each rank's words and number, run as a program.
 
-``python own_groups.py`` reads of each plan, one a line, its framework, the degrees that a DeepSpeed script says itself, the
-export's folder and of each rank its words. It prints the ranks of each rank's groups, by axis. Parsers of words:
+``python own_groups.py`` reads plans, one a line: framework, degrees that a DeepSpeed script says itself, the
+export's folder, and of each rank its words. It prints the ranks of each rank's groups, by axis. Parsers of words:
 Megatron-LM's argument parser (at ``MEGATRON_LM``), torchtitan's ``JobConfig`` and DeepSpeed's configuration class.
 Makers of groups: the megatron-core of that parser, torchtitan's ``ParallelDims``, DeepSpeed's topology and the exported
 ``mesh.py``, over PyTorch's fake process group.
