@@ -99,7 +99,8 @@ def calibrate(path: str | Path, *, progress: Progress | None = None) -> Measured
     start = shipped.model_copy(update={"num_multiprocessors": measured.num_multiprocessors or shipped.num_multiprocessors})
     used, left_out = halves(measured)
     for (family, is_backward), least in LEAST_ROWS.items():
-        fewest = min(_num_of(some.get(family, []), is_backward) for some in (used, left_out))
+        sides = ([getattr(item, "is_backward", None) for item in some.get(family, [])] for some in (used, left_out))
+        fewest = min(len(side) if is_backward is None else side.count(is_backward) for side in sides)
         if fewest < least:
             side = "" if is_backward is None else ", backward" if is_backward else ", forward"
             problem = (
@@ -200,10 +201,6 @@ def is_aligned(item: Item) -> bool:
     Where one does not, the library takes kernels that are 3 to 9 times slower on an H100.
     """
     return not isinstance(item, ProductItem) or item.row_bytes == ALIGNED_BYTES
-
-
-def _num_of(items: Sequence[Item], is_backward: bool | None) -> int:
-    return sum(is_backward is None or getattr(item, "is_backward", None) == is_backward for item in items)
 
 
 def held_against(items: Sequence[Item], kernels: KernelModel) -> tuple[Residual, ...]:

@@ -40,7 +40,7 @@ from ...planners.own_policy import OWN, own_policy, possible_choice
 from ...planners.policy import Policy
 from ...planners.policy_names import parsed
 from ...planners.rules import NAMES
-from ...planning.policies import OF_ONE_JOB, display_name, fleet_policy_file
+from ...planning.policies import OF_ONE_JOB, SCORES, display_name, fleet_policy_file
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import Total
 from .action_table import fleet_decision
@@ -56,7 +56,6 @@ RANDOM = "random"
 ROLLOUT = "rollout:"
 SYNCHRONOUS_ONLY = "synchronous-only"
 EXACT = f"{SYNCHRONOUS_ONLY}:"
-SCORES = "scores:"
 PACKS = "fifo"
 """The rule that picks hosts for the scores of a trained policy."""
 

@@ -155,7 +155,7 @@ def _same_orders(specs: Mapping[str, str], fleet: Fleet) -> list[str]:
 
 
 def _cut(fleet: Fleet) -> list[str]:
-    """Say how many jobs of a trace ask for more devices than jobs of their type can have."""
+    """Say how many jobs of a trace were left out, and ask for more devices than jobs of their type can have."""
     workload, splits = fleet.workload, fleet.settings.splits
     if workload is None or splits is None or workload.trace is None or workload.trace.requested_gpus is None:
         return []
@@ -163,7 +163,9 @@ def _cut(fleet: Fleet) -> list[str]:
     count = int((workload.trace.requested_gpus > most[workload.traced_graphs]).sum())
     text = f"{count:,} of {len(workload.traced_graphs):,} jobs of the trace ask for more devices than they can have here"
     why = f" (fleet.splits.max_degree is {splits.max_degree})" if (most == splits.max_degree).any() else ""
-    return [f"{text}, and count as asking for the most{why}."] if count else []
+    few, least = workload.trace.num_smaller, workload.trace.min_gpus
+    result = [f"{few:,} rows of the trace ask for less than {least} GPUs (min_gpus) and are left out."] if few else []
+    return [*result, f"{text}, and count as asking for the most{why}."] if count else result
 
 
 def _left_out(rows: Sequence[Row], objective: Metric) -> list[str]:

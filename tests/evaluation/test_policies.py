@@ -1,12 +1,14 @@
 """The spelling of policies: linear scorers, rollout planners, baselines and networks."""
 
+import dataclasses
 import re
 
 import numpy as np
 import pytest
 
 from meshwright.errors import PolicyError
-from meshwright.models.saved import NetworkPolicy
+from meshwright.models.policy_files import shipped_folder
+from meshwright.models.saved import NetworkPolicy, SavedNetwork
 from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.planners.rollout import Rollout
 from meshwright.planning.policies import (
@@ -30,13 +32,8 @@ def run(tmp_path):
 
 
 def test_a_rollout_planner_is_spelled_with_its_base_or_alone():
-    assert [is_rollout(spec) for spec in ("rollout", "rollout(max)", "rollout()", "rollout(max", "rollouts")] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-    ]
+    spelled = ("rollout", "rollout(max)", "rollout()", "rollout(max", "rollouts")
+    assert [spec for spec in spelled if is_rollout(spec)] == ["rollout", "rollout(max)"]
     assert base_of("rollout") == "best-fixed@best-fit"
     assert base_of("rollout(fixed-8@best-fit)") == "fixed-8@best-fit"
     fixed = ("rollout", "rollout(best-fixed)", "best-fixed@best-fit", "rollout(fixed-8)", "max")
@@ -70,6 +67,18 @@ def test_a_network_is_made_blind_to_graphs_by_its_spelling(scenario):
     assert not blind._network.graph_embeddings().any()
     assert seeing._network.graph_embeddings().any()
     assert wanted_settings(spec, ["aligned"]) == wanted_settings("shipped:quickstart", ["aligned"])
+
+
+def test_scores_of_a_network_play_without_it(run, scenario, tmp_path):
+    scores = policy("scores:shipped:quickstart", scenario)
+    assert isinstance(scores, LinearScorer)
+    saved = SavedNetwork.load(shipped_folder() / "quickstart.pt")
+    np.testing.assert_equal(scores.scorer, LinearScorer("", saved.prior, scenario).scorer)
+    assert scores.name == display_name("scores:shipped:quickstart") == "scores:shipped:quickstart"
+    assert display_name(f"scores:{run}") == "scores:mine"
+    dataclasses.replace(saved, prior=None).save(tmp_path / "policy.pt")
+    with pytest.raises(PolicyError, match="was trained without a search, so that it has no linear scores"):
+        policy(f"scores:{tmp_path}", scenario)
 
 
 @pytest.mark.parametrize("named", ["max", "rollout", "python:mine:Own", "RUN"])

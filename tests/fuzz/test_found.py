@@ -123,7 +123,7 @@ def test_numbers_of_devices_are_whole_numbers(devices):
     from meshwright.planning.search import device_counts
 
     with pytest.raises(MeshwrightError, match=r"--devices: must be a number, several with commas between, or a range A-B"):
-        device_counts(devices, inputs.pair())
+        device_counts(devices, inputs.pair(), 2)
 
 
 def test_an_environment_that_numba_refuses_is_told_in_one_line():

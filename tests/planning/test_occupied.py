@@ -149,12 +149,12 @@ def hosts_of(devices, cluster):
     [
         (("a100", "a100", "h100", "h100"), 16, [[0, 1], [2, 3]]),
         (("a100", "h100", "a100", "h200"), 16, [[0, 1], [1, 3]]),  # h100 and h200 are equally fast
-        (("v100", "a100", "l40s", "h100"), 8, [[0], [3], [2]]),
+        (("v100", "a100", "l40s", "h100"), 8, [[0], [3], [2], [1]]),
         (("a100", "a100", "h100", "h100"), 24, [[0, 1, 2]]),
-        (("h100", "h100", "h200", "h200"), 16, [[0, 1]]),
+        (("h100", "h100", "h200", "h200"), 16, [[0, 1], [2, 3]]),  # which have more memory
     ],
 )
-def test_free_devices_of_several_types_are_tried_as_they_are_and_the_fastest_alone(types, count, sets, costs):
+def test_free_devices_of_several_types_are_tried_as_they_are_and_the_fastest_and_largest_alone(types, count, sets, costs):
     cluster = of_types(*types)
     found = find_allocations(cluster, costs, np.ones(cluster.num_devices, np.bool_), count)
     assert [hosts_of(one.devices, cluster) for one in found] == sets
@@ -164,10 +164,8 @@ def test_the_faster_of_the_sets_is_taken_and_priced():
     cluster = of_types("a100", "a100", "h100", "h100", "h100")
     is_free = free(0, 1, 2, 3, cluster=cluster)
     request = {"batch": 16, "devices": "16", "top": 1, "keep": "cp=1,pp=1,tp=8"}
-    assert hosts_of(search_layouts("zoo:llama-7b", cluster, is_free=is_free, **request).plan.placement().devices, cluster) == [
-        2,
-        3,
-    ]
+    plan = search_layouts("zoo:llama-7b", cluster, is_free=is_free, **request).plan
+    assert hosts_of(plan.placement().devices, cluster) == [2, 3]
     layout = "tp=8,dp=2,micro_batch=1,global_batch=16"
     assert set(estimate("zoo:llama-7b", cluster, layout, is_free=is_free).maker.hosts) == {2, 3}
 

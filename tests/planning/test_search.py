@@ -10,6 +10,7 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.work.work import describe
 from meshwright.devices import DeviceSettings, device_type
+from meshwright.errors import PlanError
 from meshwright.evaluation.plots.figure import rounded
 from meshwright.evaluation.plots.static import svg
 from meshwright.evaluation.plots.trade_off import layouts_figure
@@ -105,12 +106,15 @@ def test_a_named_algorithm_prices_other_clusters_too():
     assert search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, keep="cp=1,pp=1", top=1, costs=ring).best.step_s > 0
 
 
-@pytest.mark.parametrize(
-    ("expected", "counts"),
-    [(None, [64]), ("8", [8]), ("4,64", [4, 64]), ("6-24", [6, 7, 8, 16, 24]), ([16, 8], [8, 16]), ("9-17, 8", [8, 16])],
-)
+WRITTEN = [("8", [8]), ("4,64", [4, 64]), ("6-24", [6, 7, 8, 16, 24]), ([16, 8], [8, 16]), ("9-17, 8", [8, 16])]
+
+
+@pytest.mark.parametrize(("expected", "counts"), WRITTEN)
 def test_devices_are_whole_hosts_or_a_part_of_one(expected, counts):
-    assert device_counts(expected, load_cluster("preset:dgx-a100-8x8")) == counts
+    cluster = load_cluster("preset:dgx-a100-8x8")
+    assert device_counts(expected, cluster, 62) == counts
+    with pytest.raises(PlanError, match="next are 48 and 56"):
+        device_counts("62", cluster, 56)
 
 
 def test_the_picture_is_the_same_every_time_and_names_the_fastest():

@@ -167,13 +167,8 @@ def test_a_trace_that_was_written_is_read_back(plan):
         again = decode(encode(trace))
         assert (again.version, dict(again.metadata)) == (trace.version, dict(trace.metadata))
         for node, read in zip(trace.nodes, again.nodes, strict=True):
-            assert (read.id, read.name, read.type, read.data_deps, read.ctrl_deps) == (
-                node.id,
-                node.name,
-                node.type,
-                node.data_deps,
-                node.ctrl_deps,
-            )
+            for field in ("id", "name", "type", "data_deps", "ctrl_deps"):
+                assert getattr(read, field) == getattr(node, field)
             assert dict(read.attributes) == dict(node.attributes)
             assert (read.start_micros, read.duration_micros) == (node.start_micros, node.duration_micros)
 

@@ -142,8 +142,9 @@ def _numbers(value: Any) -> list[float]:
 
 def _line_rate(key: str, value: float, described: ClusterSettings) -> str | None:
     """Return the problem of a figure that equals a line rate in Gb/s, where cards or devices are too slow for as many GB/s."""
+    fastest = max(device_type(one).peak_flops_per_s for one in (described.device, *described.device_overrides.values()))
     for rate in figures().line_rates.get(key, ()):
-        if value == rate.gbits_per_s and _peak_tflops_per_s(described) < rate.since_tflops_per_s:
+        if value == rate.gbits_per_s and fastest < 1e12 * rate.since_tflops_per_s:
             return f"{value:g} GB/s of one card are {8 * value:g} Gb/s; did you mean {value / 8:g} ({value:g} Gb/s)?"
     return None
 
@@ -164,11 +165,6 @@ def _both_ways(value: float, device: DeviceType) -> str | None:
     if links == "pcie":
         return f"{message}; it has no NVLink, so that {high:g} is taken"
     return message + (f"; did you mean {value / 2:g} (data sheets count both directions)?" if value <= 2 * high else "")
-
-
-def _peak_tflops_per_s(described: ClusterSettings) -> float:
-    """Of the fastest device of a cluster, dense, in 16 bits."""
-    return max(device_type(one).peak_flops_per_s for one in (described.device, *described.device_overrides.values())) / 1e12
 
 
 def _problem(key: str, value: float, plausible: PlausibleRange) -> str | None:

@@ -117,6 +117,7 @@ class Trace:
         deadline_s: from its submission, infinite where the trace does not say, ``(rows,)``; None without such a column.
         line: in the file, the header being 1, and 0 where it has no lines of jobs, ``(rows,)``.
         min_gpus: GPUs of each job, at least.
+        num_smaller: rows that were left out as they have fewer.
         is_split: whether episodes take their jobs from parts.
     """
 
@@ -132,6 +133,7 @@ class Trace:
     deadline_s: NDArray[np.float64] | None = None
     line: NDArray[np.int64] | None = None
     min_gpus: int = 1
+    num_smaller: int = 0
     is_split: bool = True
 
     def window(self, rng: np.random.Generator, num_jobs: int) -> slice:
@@ -218,10 +220,12 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
     kept_rows: list[tuple[float, float, float, float]] = []
     more: list[tuple[int, str, int, float, int]] = []
     since_1970: bool | None = None
+    num_smaller = 0
     for row in rows(path, called):
         num_gpus = gpus_of.get(row.num_gpus)
         if num_gpus is None:
             num_gpus = gpus_of[row.num_gpus] = _num_gpus(row.num_gpus, "num_gpus", path, row.line)
+        num_smaller += num_gpus < min_gpus
         if num_gpus >= min_gpus:
             duration_s = number(row.duration.strip(), "duration", path, row.line, unit="s")
             at_s = seconds(row.timestamp.strip(), path, row.line)
@@ -249,6 +253,7 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
         deadline_s=None if called.deadline is None else np.array(deadline_s, np.float64),
         line=np.array(line, np.int64),
         min_gpus=min_gpus,
+        num_smaller=num_smaller,
     )
 
 

@@ -58,14 +58,17 @@ def find_allocation(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.b
 
 
 def find_allocations(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], count: int) -> list[Allocation]:
-    """Free devices by `find_allocation` among all, then among those of the fastest types alone, of ever more types.
+    """Free devices by `find_allocation` among all, then among those of the fastest types and of those with most memory alone.
 
-    Each set comes once, three at most. There is one where free devices are equally fast, none where there are too few.
+    Each set comes once, at most two by speed and two by memory in whole GB. One where free devices are of one type, none where
+    there are too few.
     """
-    speeds = np.array([kind.reached_flops_per_s for kind in cluster.device_types])[cluster.device_type]
-    slower = [is_free & (speeds >= least) for least in sorted(set(speeds[is_free].tolist()), reverse=True)[:-1]]
-    found = (find_allocation(cluster, costs, one, count) for one in (is_free, *slower))
-    return list({one.devices.tobytes(): one for one in found if one is not None}.values())[:3]
+    sets = [is_free]
+    figures = [(kind.reached_flops_per_s, round(kind.memory_bytes / 1e9)) for kind in cluster.device_types]
+    for of_device in np.array(figures)[cluster.device_type].T:
+        sets += [is_free & (of_device >= least) for least in np.unique(of_device[is_free])[:0:-1][:2]]
+    found = (find_allocation(cluster, costs, one, count) for one in sets)
+    return list({one.devices.tobytes(): one for one in found if one is not None}.values())
 
 
 def _chained(

@@ -5,6 +5,7 @@
 - ``rollout(BASE)``: a rollout planner over a base policy (see `planners.rollout`). The base is a fixed degree or a ladder,
   ``max``, ``min``, ``best-fixed`` or a linear scorer; ``rollout`` alone is ``rollout(best-fixed@best-fit)``.
 - ``without-graph(NETWORK)``: a trained network to which all job graphs look the same.
+- ``scores:POLICY``: the linear scores of a network that began with a search, alone.
 - ``network:RUN``: the network of a run also where a rule was better (see `models.policy_files.decided`).
 - ``python:MODULE:NAME``: the user's own, a callable that takes the scenario and returns a `planners.policy.Policy`.
 - anything else: the path of a run folder, of its ``policy.pt``, or of the ``policy.json`` of a linear scorer.
@@ -35,6 +36,7 @@ from ..simulation.cluster.scenario import Scenario
 BEST_FIXED = "best-fixed"
 ROLLOUT = "rollout"
 WITHOUT_GRAPH = "without-graph"
+SCORES = "scores:"
 MENU_RULE = "menu:"
 """Begins a rule of fleets on the menu of one job alone, as ``menu:fastest-feasible``."""
 
@@ -71,7 +73,7 @@ def is_blind(spec: str) -> bool:
 
 def network_of(spec: str) -> str:
     """The spelling of the network that such a policy is; any other spelling as it is."""
-    return spec[len(WITHOUT_GRAPH) + 1 : -1] if is_blind(spec) else spec.removeprefix(NETWORK)
+    return spec[len(WITHOUT_GRAPH) + 1 : -1] if is_blind(spec) else spec.removeprefix(SCORES).removeprefix(NETWORK)
 
 
 def is_best_fixed(spec: str) -> bool:
@@ -232,6 +234,8 @@ def display_name(spec: str) -> str:
         return f"{ROLLOUT}({display_name(base_of(spec))})"
     if is_blind(spec):
         return f"{WITHOUT_GRAPH}({display_name(network_of(spec))})"
+    if spec.startswith(SCORES):
+        return SCORES + display_name(spec.removeprefix(SCORES))
     if is_baseline(spec) or is_rollout(spec) or spec.startswith(SHIPPED):
         return spec
     if spec.startswith(OWN):
@@ -266,7 +270,12 @@ def policy(spec: str, scenario: Scenario) -> Policy:
     from ..models.saved import NetworkPolicy, SavedNetwork
 
     torch.set_num_threads(1)
-    return NetworkPolicy(display_name(spec), SavedNetwork.load(path), scenario, sees_graphs=not is_blind(spec))
+    saved = SavedNetwork.load(path)
+    if not spec.startswith(SCORES):
+        return NetworkPolicy(display_name(spec), saved, scenario, sees_graphs=not is_blind(spec))
+    if saved.prior is None:
+        raise PolicyError("was trained without a search, so that it has no linear scores", value=spec)
+    return LinearScorer(display_name(spec), saved.prior, scenario)
 
 
 def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:

@@ -76,12 +76,10 @@ def search_layouts(
     load_recipes(request.recipes)
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
     layout_costs = (costs or CostSettings()).of_layouts
-    if is_free is not None and request.devices is None:
-        most = most_free(where, is_free)
-        if most == 0:
-            raise PlanError(f"no device of {where.name} is free", field="--state")
-        request = replace(request, devices=[most])
-    counts = device_counts(request.devices, where)
+    most = where.num_devices if is_free is None else most_free(where, is_free)
+    if most == 0:
+        raise PlanError(f"no device of {where.name} is free", field="--state")
+    counts = device_counts([most] if request.devices is None else request.devices, where, most)
     source, length = JobSource(job, graphs_dir, keep_input_ops, profile_batch), request.sequence_length
     maker = work_of(source, where, layout_costs, sequence_length=length, batch_size=request.batch)
     if maker.stage_devices is not None and (request.training or request.compression):
@@ -156,12 +154,13 @@ def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_f
     raise PlanError(f"{problem}, equally many on each host", field="--devices", value=", ".join(map(str, counts)))
 
 
-def device_counts(target: str | Sequence[int] | None, cluster: Cluster) -> list[int]:
+def device_counts(target: str | Sequence[int], cluster: Cluster, most_at_once: int) -> list[int]:
     """How many devices to try, rising: whole hosts, or a part of one.
 
     Args:
         target: as `SearchRequest.devices` says.
         cluster: whose first devices are taken.
+        most_at_once: the most that are free; an error proposes no more.
 
     Raises:
         PlanError: not a number or range, none or more than the cluster has, part of a host next to whole ones, or unequal
@@ -172,8 +171,6 @@ def device_counts(target: str | Sequence[int] | None, cluster: Cluster) -> list[
     if (sizes != per_host).any():
         raise PlanError(f"a search wants equally many devices on each host of {cluster.name}", field="cluster")
     possible = [n for n in range(1, most + 1) if n < per_host or n % per_host == 0]
-    if target is None:
-        return [most]
     result: set[int] = set()
     for part in target.split(",") if isinstance(target, str) else [str(number) for number in target]:
         low, dash, high = part.partition("-")
@@ -186,7 +183,7 @@ def device_counts(target: str | Sequence[int] | None, cluster: Cluster) -> list[
             raise PlanError(f"{cluster.name} has 1 to {most} devices", field="--devices", value=part)
         inside = [n for n in possible if first <= n <= last]
         if not inside:
-            near = sorted(possible, key=lambda n: abs(n - first))[:2]
+            near = sorted((n for n in possible if n <= most_at_once), key=lambda n: abs(n - first))[:2]
             problem = f"whole hosts of {per_host} are wanted; next are {' and '.join(map(str, sorted(near)))}"
             raise PlanError(problem, field="--devices", value=part)
         result.update(inside)

@@ -136,9 +136,9 @@ def test_what_a_workload_draws_is_part_of_the_digest_and_its_path_is_not(file, b
 
 def test_jobs_of_a_trace_ask_for_the_devices_that_it_says_and_name_their_lines(tmp_path):
     rows = [(n * 100, 3600, 2, (1, 3, 8, 9999)[n % 4]) for n in range(40)][::-1]
-    (tmp_path / "trace.csv").write_text(
-        "timestamp,duration,num_gpus,asked\n" + "".join(f"{a},{b},{c},{d}\n" for a, b, c, d in rows)
-    )
+    small = [(7, 60, 1, 1)] * 3
+    lines = ["timestamp,duration,num_gpus,asked", *(",".join(map(str, row)) for row in rows + small)]
+    (tmp_path / "trace.csv").write_text("\n".join(lines))
     arrivals = {"kind": "trace", "file": "trace.csv", "columns": {"requested_gpus": "asked"}}
     drawn = {"graphs": ["zoo:vgg16"], "arrivals": arrivals, "deadline": {"kind": "none"}}
     (tmp_path / "jobs.yaml").write_text(yaml.safe_dump(drawn))
@@ -157,6 +157,7 @@ def test_jobs_of_a_trace_ask_for_the_devices_that_it_says_and_name_their_lines(t
     found = evaluate(EvaluatedFleet(benchmark, Options(dump=tmp_path), built), ["fifo"], num_seeds=2).results
     said = "10 of 40 jobs of the trace ask for more devices than they can have here, and count as asking for the most"
     assert f"{said} (fleet.splits.max_degree is 8)." in found["remarks"]
+    assert "3 rows of the trace ask for less than 2 GPUs (min_gpus) and are left out." in found["remarks"]
     dumped = list(csv.DictReader((tmp_path / "jobs-traced.csv").read_text().splitlines()))
     at_s = [rows[int(job["line"]) - 2][0] for job in dumped]  # line 1 is the header
     assert [float(job["arrival_s"]) for job in dumped] == [at - at_s[n // 9 * 9] for n, at in enumerate(at_s)]

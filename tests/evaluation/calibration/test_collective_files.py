@@ -71,22 +71,16 @@ def write(folder, content, name="file"):
 def test_a_csv_counts_elements_and_milliseconds(tmp_path):
     # 256 halves are 512 B, 0.0053 ms are 5.3 us
     gather, exchange = read(write(tmp_path, CSV))
-    assert (gather.key, gather.payload_bytes, gather.device) == (
-        TableKey("all_gather", 2, 1, "half"),
-        512,
-        "NVIDIA H100 80GB HBM3",
-    )
+    assert (gather.key, gather.payload_bytes) == (TableKey("all_gather", 2, 1, "half"), 512)
+    assert gather.device == "NVIDIA H100 80GB HBM3"
     assert (gather.seconds, gather.version, gather.where) == (pytest.approx(5.3e-6), "2.29.2", 2)
     assert (exchange.key, exchange.payload_bytes) == (TableKey("all_to_all", 8, 1, "int8"), 1024)
 
 
 def test_text_of_nccl_tests(tmp_path):
     small, large = read(write(tmp_path, TEXT))
-    assert (small.key, small.payload_bytes, small.seconds) == (
-        TableKey("all_reduce", 2, 1, "float"),
-        1024,
-        pytest.approx(6.25e-6),
-    )
+    assert (small.key, small.payload_bytes) == (TableKey("all_reduce", 2, 1, "float"), 1024)
+    assert small.seconds == pytest.approx(6.25e-6)
     assert (large.payload_bytes, large.seconds) == (33554432, pytest.approx(145.2e-6))
     assert (small.device, small.version, small.where) == ("NVIDIA H100 80GB HBM3", "2.28.3", 13)
 
@@ -117,13 +111,9 @@ def test_text_without_out_of_place_times(tmp_path):
 
 def test_json_of_nccl_tests(tmp_path):
     first, second = read(write(tmp_path, JSON))
-    assert (first.key, first.payload_bytes, first.seconds) == (
-        TableKey("reduce_scatter", 4, 2, "float"),
-        1024,
-        pytest.approx(12.5e-6),
-    )
+    assert (first.key, first.payload_bytes) == (TableKey("reduce_scatter", 4, 2, "float"), 1024)
+    assert (first.seconds, second.seconds) == (pytest.approx(12.5e-6), pytest.approx(13e-6))
     assert (first.device, first.version, first.where) == ("NVIDIA B200", "2.29.7", "results.0")
-    assert second.seconds == pytest.approx(13e-6)
 
 
 def test_json_of_one_process_counts_its_devices(tmp_path):

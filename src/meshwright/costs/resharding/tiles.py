@@ -125,8 +125,5 @@ def scattered(target: Tiled) -> Iterator[tuple[Replica, Tile]]:
 
 def part_bytes(tile: Tile, other: Tile, element_bytes: int) -> float:
     """Bytes in which two tiles overlap."""
-    return float(element_bytes * prod(_overlap(first, second) for first, second in zip(tile, other, strict=True)))
-
-
-def _overlap(interval: Interval, other: Interval) -> int:
-    return max(0, min(interval[1], other[1]) - max(interval[0], other[0]))
+    both = zip(tile, other, strict=True)
+    return float(element_bytes * prod(max(0, min(one[1], two[1]) - max(one[0], two[0])) for one, two in both))

@@ -66,7 +66,9 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
         )
         family = made.name
     tables = _tables(plan, layout, family, name)
-    rendered[CONFIG] = head + said + "".join(f"\n[{table}]\n{_toml(keys)}" for table, keys in tables.items())
+    # A basic string of TOML takes the escapes of JSON.
+    of_keys = {table: "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()) for table, keys in tables.items()}
+    rendered[CONFIG] = head + said + "".join(f"\n[{table}]\n{text}" for table, text in of_keys.items())
     rendered |= grid_ranks.host_files(plan, arranged, head, "torchtitan")
     arguments = ("--job.config_file", FrameworkFile(CONFIG))
     return Needs(grid_ranks.renumbered(plan, arranged), arguments, files=rendered, not_guaranteed=not_guaranteed)
@@ -163,11 +165,6 @@ def _own_sizes(num_layers: int, layers_per_stage: int, less: tuple[int, int]) ->
     sizes[0] -= less[0]
     sizes[-1] -= less[1]
     return tuple(sizes)
-
-
-def _toml(keys: dict[str, Any]) -> str:
-    """Keys of a table; a basic string of TOML takes the escapes of JSON."""
-    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
 
 
 class TorchtitanModel(NamedTuple):

@@ -167,7 +167,7 @@ class TransformerStep(StepModel):
         stage = self.layout.stage_of(chunk)
         width, groups = self.layout.number_bytes, whole_lane(self.pricer.wires, self.layout, self.pricer.order)
         at = groups.at(stage)
-        made = Segments(f"chunk {chunk}", lambda message: self._moves(message, at[message.axis]), cut)
+        made = Segments(f"chunk {chunk}", lambda one: one.payload_bytes > 0 and self.message_s(one, at[one.axis]) > 0, cut)
         for label, name, (dense, experts), of_block in self._in_order(chunk, kind):
             made.begin()
             for items in self._passes(name, of_block, stage):
@@ -241,9 +241,6 @@ class TransformerStep(StepModel):
                 )
             self._times[key] = total
         return self._times[key]
-
-    def _moves(self, message: Message, group: ProcessGroup) -> bool:
-        return message.payload_bytes > 0 and self.pricer.message_s(message, self.layout, group) > 0
 
 
 @dataclass(frozen=True, eq=False)

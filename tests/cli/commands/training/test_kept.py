@@ -30,7 +30,7 @@ def test_the_best_is_told_with_its_place_and_its_file_whatever_comes_last():
     assert rows(2140, 2072, 2751) == [
         ["validation completion", "2072 at 100 decisions (kept as policy.pt)"],
         ["first", "2140"],
-        ["of the last network", "2751: 33 % worse than policy.pt, which is from before"],
+        ["of the last validation", "2751: 33 % worse than policy.pt, which is from before"],
     ]
 
 
@@ -47,7 +47,7 @@ def test_a_last_policy_that_is_kept_has_no_row_of_its_own():
     ],
 )
 def test_words_say_how_much_was_lost(values, message):
-    assert rows(*values)[-1] == ["of the last network", message]
+    assert rows(*values)[-1] == ["of the last validation", message]
 
 
 def test_where_more_is_better_the_most_is_kept():

@@ -194,7 +194,8 @@ def train_run(request: TrainRequest) -> None:
     record = {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve}
     output.write_json(request.json_file, {**record, "line_to_beat": line_of(made.path) or None})
     rows = [["run folder", str(made.path)]]
-    rows += [[heading, f"{curve[-1][key]:,}"] for heading, key in ([method.learned] if method.learned else [])]
+    counted = {**curve[-1], method.step_key: shown.end.step}  # a run may have been stopped between two validations
+    rows += [[heading, f"{counted[key]:,}"] for heading, key in ([method.learned] if method.learned else [])]
     rows += kept_rows(curve, method, shown.measure, made.policy.name, is_less_better=shown.start.is_less_better)
     rows.append(["time", f"{curve[-1]['elapsed_s']:.0f} s"])
     rows += [["stopped", shown.end.reason]] if shown.end.reason else []
@@ -232,8 +233,7 @@ def kept_rows(curve: Sequence[Row], method: Method, measure: str, file: str, *, 
         [first, text(curve[0][key])],
     ]
     if curve[-1] is not best and len(curve) > 1:
-        last = "of the last mean" if method.step_key == "generation" else "of the last network"
-        rows.append([last, text(curve[-1][key]) + _fallen(curve[-1][key], best[key], is_less_better, file)])
+        rows.append(["of the last validation", text(curve[-1][key]) + _fallen(curve[-1][key], best[key], is_less_better, file)])
     return rows
 
 
