@@ -107,11 +107,11 @@ def test_the_probe_says_the_same_from_within_the_ranks(loopback_ray, driver_for)
 
 
 def test_the_ranks_form_one_group(loopback_ray, driver_for, said):
-    _, driver = driver_for(["gpu-10/0", "gpu-03/1", "gpu-03/0"], command=_program(said, REDUCE))
+    [port] = processes.free_ports(1)
+    _, driver = driver_for(["gpu-10/0", "gpu-03/1", "gpu-03/0"], command=_program(said, REDUCE), master_port=port)
     ran = loopback_ray.run(driver)
     assert ran.returncode == 0, ran.stderr
-    # 1 + 10 + 100
-    assert [(said / str(rank)).read_text() for rank in range(3)] == ["111"] * 3
+    assert [(said / str(rank)).read_text() for rank in range(3)] == ["111"] * 3  # 1 + 10 + 100
 
 
 @pytest.mark.parametrize(
