@@ -66,7 +66,7 @@ def logged_at(running: LoopbackSlurm, event: re.Pattern[str], job: str) -> float
 
 def known_at(condition: Callable[[], bool], what: str) -> float:
     """When a condition was first seen to hold."""
-    until_s = time.monotonic() + 30
+    until_s = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < until_s, what
         time.sleep(0.002)
