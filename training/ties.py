@@ -43,33 +43,31 @@ class Picky:
         return 0 if self._rng.random() < SHARE_TURNED_AWAY else self._others.choose(decision, observation)
 
 
-def check_something_to_learn(scenarios: Mapping[str, Scenario], seeds: Sequence[int]) -> None:
-    """Raise if all policies block equally many jobs in every validation episode of every benchmark.
+def check_something_to_learn(name: str, scenario: Scenario, seeds: Sequence[int]) -> None:
+    """Raise if all policies block equally many jobs in every validation episode.
 
     Rules of all kinds are played, those first that differ most. So it takes an episode or two wherever there is something to
     learn. If all of them block no job, no policy blocks fewer. If they block some, turning jobs away must make no difference
     either.
 
     Args:
-        scenarios: what is validated on, by the name of the benchmark.
+        name: of the benchmark.
+        scenario: what is validated on.
         seeds: of the validation episodes.
 
     Raises:
         NothingToLearnError: they do.
     """
-    rates: list[float] = []
-    for scenario in scenarios.values():
-        tied = _tied_rates(scenario, seeds)
-        if tied is None:
-            return
-        rates += tied
+    rates = _tied_rates(scenario, seeds)
+    if rates is None:
+        return
     low, high = 100 * min(rates), 100 * max(rates)
     share = f"{low:.3g} %" if low == high else f"{low:.3g} to {high:.3g} %"
     problem = (
         "gives nothing to learn: in each validation episode all rules of thumb and all numbers of ranks block equally many jobs "
         f"({share}), and training keeps the policy that blocks fewest"
     )
-    raise NothingToLearnError(problem, field="benchmark", value=", ".join(scenarios))
+    raise NothingToLearnError(problem, field="benchmark", value=name)
 
 
 def _tied_rates(scenario: Scenario, seeds: Sequence[int]) -> list[float] | None:

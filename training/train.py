@@ -66,7 +66,7 @@ class PPOLearner(Learner):
         self.settings, self.scenario, self._name, self._trial = settings, scenario, benchmark.name, None
         if settings.search is not None:
             self._trial = ScorerTrial(_trial(scenario), settings.search, settings.seed)
-        check_something_to_learn({benchmark.name: scenario}, validation_seeds(settings.num_validation_seeds))
+        check_something_to_learn(benchmark.name, scenario, validation_seeds(settings.num_validation_seeds))
         torch.set_num_threads(settings.num_threads)
         self.env = JobPartitioningVecEnv(
             scenario,

@@ -251,6 +251,8 @@ def test_the_plan_says_each_stages_layers_and_goes_where_they_can_be_said():
     keep = "tp=1,pp=2,dp=2,schedule=1f1b,micro_batch=1,zero=0"
     result = search(keep=keep)
     plan, layers = result.plan, result.best.layout.stage_layers
+    priced = estimate("zoo:bert-large", cluster(("slow", "fast")), result.best.layout)
+    assert priced.step.step_s == result.best.step_s  # on hosts in the search's order
     assert layers is not None
     assert layers[0] != layers[1]
     text = "".join(export(plan, "megatron").values())

@@ -112,7 +112,7 @@ class LinearLearner(SearchLearner):
         benchmark = load_benchmark(settings.benchmark, changes=settings.changes)
         scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
         plays = LinearTrial.only(scenario, settings.placement_rules)
-        check_something_to_learn({benchmark.name: plays.scenario}, validation_seeds(settings.num_validation_seeds))
+        check_something_to_learn(benchmark.name, plays.scenario, validation_seeds(settings.num_validation_seeds))
         self._trial = ScorerTrial(plays, settings, settings.seed)
         self.search = scorer_search(self._trial)
         settings_data = settings.model_dump(mode="json", exclude={"benchmark", "changes", *WITHOUT_EFFECT})

@@ -220,12 +220,10 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
     kept_rows: list[tuple[float, float, float, float]] = []
     more: list[tuple[int, str, int, float, int]] = []
     since_1970: bool | None = None
-    num_smaller = 0
-    for row in rows(path, called):
+    for _count, row in enumerate(rows(path, called), 1):
         num_gpus = gpus_of.get(row.num_gpus)
         if num_gpus is None:
             num_gpus = gpus_of[row.num_gpus] = _num_gpus(row.num_gpus, "num_gpus", path, row.line)
-        num_smaller += num_gpus < min_gpus
         if num_gpus >= min_gpus:
             duration_s = number(row.duration.strip(), "duration", path, row.line, unit="s")
             at_s = seconds(row.timestamp.strip(), path, row.line)
@@ -253,7 +251,7 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
         deadline_s=None if called.deadline is None else np.array(deadline_s, np.float64),
         line=np.array(line, np.int64),
         min_gpus=min_gpus,
-        num_smaller=num_smaller,
+        num_smaller=_count - len(kept_rows),
     )
 
 

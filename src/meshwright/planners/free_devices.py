@@ -60,8 +60,7 @@ def find_allocation(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.b
 def find_allocations(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], count: int) -> list[Allocation]:
     """Free devices by `find_allocation` among all, then among those of the fastest types and of those with most memory alone.
 
-    Each set comes once, at most two by speed and two by memory in whole GB. One where free devices are of one type, none where
-    there are too few.
+    Each set comes once, at most two by speed and two by memory in whole GB; there is none where devices are too few.
     """
     sets = [is_free]
     figures = [(kind.reached_flops_per_s, round(kind.memory_bytes / 1e9)) for kind in cluster.device_types]

@@ -22,6 +22,7 @@ from ..costs.collectives.libraries.system import UNCERTAINTY
 from ..costs.collectives.prices import Provenance
 from ..costs.network import RankNetwork
 from ..costs.pipelines.waits import bubble_time_fraction
+from ..costs.process_groups.group_network import HostNetwork
 from ..costs.settings import LAYOUT_DEFAULTS, CostSettings
 from ..costs.training_step.idle_keys import remarks
 from ..costs.training_step.kernels import KernelModel, kernel_model, kernel_settings
@@ -245,8 +246,8 @@ def estimate(
         cluster: ``preset:NAME``, a path, or a cluster.
         layout: a layout, or the keys of `Layout` as text or in a YAML file, see `Layout.parse`. Keys that are left out hide
             communication as `plans.frameworks.defaults.hidden_unrequested` says.
-        is_free: which devices the job may have, ``(n,)``; it is priced on the fastest of `find_allocations`. By default
-            all are, and it is priced on the first ones.
+        is_free: which devices the job may have, ``(n,)``; by default all. It is priced on the fastest of `find_allocations`, in
+            the fastest of `in_type_orders`.
         sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
         costs: choices of the cost model, with defaults of `CostSettings.of_layouts`. An analytic price reads ``collectives``
             and ``overlap_slowdown``, for a transformer also ``kernels`` and for a job graph ``compute``.
@@ -275,8 +276,9 @@ def estimate(
     cut, request = read_layout(layout, maker.samples)
     if cut.world > where.num_devices:
         raise PlanError(f"has {cut.world} ranks, {where.name} only {where.num_devices} devices", field="layout")
-    if is_free is not None and not is_free.all():
-        maker = _fastest([replace(maker, allocation=one) for one in _allocated(where, maker.costs, is_free, cut)], cut)
+    free = None if is_free is None or is_free.all() else is_free
+    makers = [maker] if free is None else [replace(maker, allocation=one) for one in _allocated(where, maker.costs, free, cut)]
+    maker = _fastest([one for made in makers for one in in_type_orders(made)], cut)
     work, prices = maker.work(cut), maker.pricer
     maker.check_fits(work)
     every_remark = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, request=request))
@@ -315,6 +317,19 @@ def _trained(
         else:
             trained.append(price)
     return tuple(trained), tuple(refused)
+
+
+def in_type_orders(maker: JobWork) -> list[JobWork]:
+    """A job on its devices as they are, by type, fastest first or last, and leaf by leaf where that has wider uplinks."""
+    if maker.stage_devices is None:
+        return [maker]
+    cluster, own = maker.cluster, maker.devices(maker.cluster.num_devices)
+    ranked = np.argsort(cluster.types_by_speed)[cluster.device_type[own]]
+    orders = [own, *(own[np.argsort(one, kind="stable")] for one in (ranked, -ranked))]
+    if maker.allocation is None and isinstance(maker.wires, HostNetwork) and maker.wires.uplinks.oversubscription > 1:
+        orders.append(np.sort(own))
+    unlike = {one.tobytes(): one for one in orders}
+    return [maker] if len(unlike) < 2 else [maker.on(one) for one in unlike.values()]
 
 
 def _fastest(makers: list[JobWork], layout: Layout) -> JobWork:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .. import quantities
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
-from ..costs.process_groups.group_network import HostNetwork, PlacedNetwork
+from ..costs.process_groups.group_network import PlacedNetwork
 from ..costs.settings import CostSettings
 from ..errors import PlanError
 from ..jobs.load import JobSource
@@ -33,6 +33,7 @@ from ..plans.frameworks.recipes import load_recipes
 from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER
 from .comparisons.references import check_take
+from .estimate import in_type_orders
 from .job_work import JobWork
 from .op_graph_work import work_of
 from .refinement.arranged import arranged
@@ -106,19 +107,6 @@ def _fastest(makers: Sequence[JobWork], request: SearchRequest, counts: Sequence
         assert refused is not None
         raise refused
     return min(rankings, key=lambda one: one.best[:4])
-
-
-def in_type_orders(maker: JobWork) -> list[JobWork]:
-    """A job on its devices as they are, by type, fastest first or last, and leaf by leaf where that has wider uplinks."""
-    if maker.stage_devices is None:
-        return [maker]
-    cluster, own = maker.cluster, maker.devices(maker.cluster.num_devices)
-    ranked = np.argsort(cluster.types_by_speed)[cluster.device_type[own]]
-    orders = [own, *(own[np.argsort(one, kind="stable")] for one in (ranked, -ranked))]
-    if maker.allocation is None and isinstance(maker.wires, HostNetwork) and maker.wires.uplinks.oversubscription > 1:
-        orders.append(np.sort(own))
-    unlike = {one.tobytes(): one for one in orders}
-    return [maker] if len(unlike) < 2 else [maker.on(one) for one in unlike.values()]
 
 
 def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_free: NDArray[np.bool_]) -> RankedLayouts:

@@ -101,6 +101,8 @@ def export_plan(
     write(files, out)
     output.write_json(json_file, {"out": str(out), "files": sorted(files)})
     console.print(f"{', '.join(sorted(files))} written for {target} to {out}")
+    lines = [line for text in files.values() if isinstance(text, str) for line in text.splitlines()]
+    output.print_remarks(console, [line.removeprefix("# ") for line in lines if line.startswith("# Left out: ")])
     _print_remarks(console, target, list(plans.values()), options)
 
 
