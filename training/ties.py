@@ -58,8 +58,7 @@ def check_something_to_learn(name: str, scenario: Scenario, seeds: Sequence[int]
     Raises:
         NothingToLearnError: they do.
     """
-    rates = _tied_rates(scenario, seeds)
-    if rates is None:
+    if (rates := _tied_rates(scenario, seeds)) is None:
         return
     low, high = 100 * min(rates), 100 * max(rates)
     share = f"{low:.3g} %" if low == high else f"{low:.3g} to {high:.3g} %"

@@ -71,20 +71,20 @@ def test_a_network_is_made_blind_to_graphs_by_its_spelling(scenario):
 
 def test_scores_of_a_network_play_without_it(run, scenario, tmp_path):
     scores = policy("scores:shipped:quickstart", scenario)
-    assert isinstance(scores, LinearScorer)
     saved = SavedNetwork.load(shipped_folder() / "quickstart.pt")
     np.testing.assert_equal(scores.scorer, LinearScorer("", saved.prior, scenario).scorer)
-    assert scores.name == display_name("scores:shipped:quickstart") == "scores:shipped:quickstart"
-    assert display_name(f"scores:{run}") == "scores:mine"
+    assert (scores.name, display_name(f"scores:{run}")) == ("scores:shipped:quickstart", "scores:mine")
     dataclasses.replace(saved, prior=None).save(tmp_path / "policy.pt")
     with pytest.raises(PolicyError, match="was trained without a search, so that it has no linear scores"):
         policy(f"scores:{tmp_path}", scenario)
+    with pytest.raises(PolicyError, match=r"scores: goes with a trained network alone \(got 'max'\)"):
+        policy("scores:max", scenario)
 
 
 @pytest.mark.parametrize("named", ["max", "rollout", "python:mine:Own", "RUN"])
 def test_only_a_network_can_be_made_blind_to_graphs(named, run, scenario):
     named = str(run) if named == "RUN" else named
-    message = f"without-graph: only a trained network can be made blind to graphs (got {named!r})"
+    message = f"without-graph: goes with a trained network alone (got {named!r})"
     with pytest.raises(PolicyError, match=re.escape(message)):
         policy(f"without-graph({named})", scenario)
     with pytest.raises(PolicyError, match="did you mean 'quickstart'"):

@@ -33,7 +33,7 @@ from ..costs.work.memory import StageMemory
 from ..costs.work.operations import ALIGNED_BYTES, Product
 from ..errors import PlanError
 from ..jobs.load import JobSource
-from ..planners.free_devices import Allocation, find_allocations
+from ..planners.free_devices import find_allocations
 from ..planners.layouts.results import layout_text
 from ..plans.compression import AnyCompression
 from ..plans.document import Figure
@@ -276,8 +276,7 @@ def estimate(
     cut, request = read_layout(layout, maker.samples)
     if cut.world > where.num_devices:
         raise PlanError(f"has {cut.world} ranks, {where.name} only {where.num_devices} devices", field="layout")
-    free = None if is_free is None or is_free.all() else is_free
-    makers = [maker] if free is None else [replace(maker, allocation=one) for one in _allocated(where, maker.costs, free, cut)]
+    makers = [maker] if is_free is None or is_free.all() else _allocated(maker, is_free, cut)
     maker = _fastest([one for made in makers for one in in_type_orders(made)], cut)
     work, prices = maker.work(cut), maker.pricer
     maker.check_fits(work)
@@ -342,11 +341,11 @@ def _fastest(makers: list[JobWork], layout: Layout) -> JobWork:
     return makers[min(taken_s, key=taken_s.__getitem__, default=0)]
 
 
-def _allocated(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], layout: Layout) -> list[Allocation]:
-    result = find_allocations(cluster, costs, is_free, layout.world)
+def _allocated(maker: JobWork, is_free: NDArray[np.bool_], layout: Layout) -> list[JobWork]:
+    result = [replace(maker, allocation=one) for one in find_allocations(maker.cluster, maker.costs, is_free, layout.world)]
     if not result:
-        message = f"has {layout.world} ranks, but only {int(is_free.sum())} of {len(is_free)} devices of {cluster.name} are free"
-        raise PlanError(f"{message} as equally many on each host", field="layout")
+        where = f"{int(is_free.sum())} of {len(is_free)} devices of {maker.cluster.name} are free"
+        raise PlanError(f"has {layout.world} ranks, but only {where} as equally many on each host", field="layout")
     return result
 
 

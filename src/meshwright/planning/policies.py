@@ -262,7 +262,8 @@ def policy(spec: str, scenario: Scenario) -> Policy:
         return own_policy(spec)(scenario)
     path = trained_file(spec, [*NAMES, BEST_FIXED, ROLLOUT, *fixed_names(scenario, "")])
     if path is None or (path.suffix == ".json" and is_blind(spec)):
-        raise PolicyError("only a trained network can be made blind to graphs", field=WITHOUT_GRAPH, value=network_of(spec))
+        field = WITHOUT_GRAPH if is_blind(spec) else SCORES.rstrip(":")
+        raise PolicyError("goes with a trained network alone", field=field, value=network_of(spec))
     if path.suffix == ".json":
         return LinearScorer(display_name(spec), LinearWeights.load(path), scenario)
     import torch

@@ -218,7 +218,8 @@ def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
                 raise PlanError("is free, or left out for one mesh of all stages", field="keep.stage_meshes", value=values)
             continue
         if key == "stage_layers":
-            raise PlanError("is found by the search where devices are of several types", field="keep.stage_layers", value=values)
+            problem = "is found by the search where devices are of several types; else keep first_ or last_stage_less_layers"
+            raise PlanError(problem, field="keep.stage_layers", value=values)
         if key not in Layout.model_fields:
             raise unknown_layout_key(key, f"keep.{key}", set(Layout.model_fields) - {"global_batch"})
         if key in values_of:
