@@ -151,14 +151,14 @@ def _labels() -> Iterator[PublishedFigure]:
     sizes = {"left_epochs": left, "right_epochs": right, "num_samples": n, "num_classes": classes}
     f, b = (2e-6, 3e-6), (4e-6, 5e-6)
     epochs = [n * (one + other) for one, other in zip(f, b, strict=True)]
-    for schedule, sent, told_s in (
+    for schedule, sent, published_s in (
         ("sequential", classes * h + n * h, left * n * 6e-6 + right * n * 8e-6 + n * 2e-6),
         ("parallel", classes * h, max(left * n * 6e-6, right * n * 8e-6)),
     ):
         training = LocalUpdate.model_validate({"preset": "sil", "schedule": schedule, **sizes})
         name = f"synthetic labels, {schedule}"
         yield PublishedFigure(name, "bytes over the cut", cut_bytes(training, h), str(sent), 1e-9)
-        yield PublishedFigure(name, "seconds", epochs_s(training, epochs, [n * f[0]]), f"{told_s:.12g}", 1e-9)
+        yield PublishedFigure(name, "seconds", epochs_s(training, epochs, [n * f[0]]), f"{published_s:.12g}", 1e-9)
     recovered = LocalUpdate.model_validate({"preset": "sil", "schedule": "parallel", "recovery_epochs": 50, **sizes})
     crossed = cut_bytes(recovered, h) - classes * h
     yield PublishedFigure("50 epochs of a pipeline", "bytes over the cut", crossed, str(2 * n * h * 50), 1e-9)

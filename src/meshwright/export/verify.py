@@ -87,7 +87,7 @@ def verify(plan: PlacementPlan, target: str, places: Sequence[Place], framework:
         and all(place.coordinates and cut <= place.coordinates.keys() for place in places),
         "world": all(place.world is not None for place in places),
     }
-    return Verification(plan.num_ranks, elsewhere, tuple(key for key, is_told in details.items() if is_told and places))
+    return Verification(plan.num_ranks, elsewhere, tuple(key for key, is_reported in details.items() if is_reported and places))
 
 
 def _problem(rank: Rank, place: Place, plan: PlacementPlan, counts: Counter[str], names_devices: bool) -> str | None:
@@ -109,5 +109,5 @@ def _is_same_host(reported: str, planned: str, counts: Counter[str]) -> bool:
     reported, planned = reported.lower(), planned.lower()
     if reported == planned:
         return True
-    (told_label, _, told_domain), (label, _, domain) = reported.partition("."), planned.partition(".")
-    return told_label == label and counts[label] == 1 and not (told_domain and domain)
+    (reported_label, _, reported_domain), (label, _, domain) = reported.partition("."), planned.partition(".")
+    return reported_label == label and counts[label] == 1 and not (reported_domain and domain)

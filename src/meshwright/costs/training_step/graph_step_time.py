@@ -168,8 +168,8 @@ class GraphPricer(StepPricer):
             def own_s(exchange: OpExchange, seconds: float, groups: Mapping[str, ProcessGroup] = groups) -> float:
                 sent_s = [self.message_s(message, work.layout, groups[message.axis]) for message in exchange.messages]
                 inner_s, halo_s = (1 - exchange.boundary) * seconds, sum(sent_s[: len(exchange.halos)])
-                beside_s = max(inner_s, halo_s) + (self.slowdown - 1) * min(inner_s, halo_s)
-                return beside_s + exchange.boundary * seconds + sum(sent_s[len(exchange.halos) :])
+                overlapped_s = max(inner_s, halo_s) + (self.slowdown - 1) * min(inner_s, halo_s)
+                return overlapped_s + exchange.boundary * seconds + sum(sent_s[len(exchange.halos) :])
 
             for op in ops.tolist():
                 computed_s = float(work.forward_s[op])

@@ -156,11 +156,11 @@ def time_of(steps: Steps, kernels: KernelModel, message_s: Callable[[Message], f
                 waits.remove(wait)
                 _, end, whole_s, begun, message = wait
                 exposed_s = max(0.0, end - clock)
-                beside_s = min(whole_s - min(exposed_s, whole_s), clock - begun)
-                exposed_s += ((sharding_slowdown(slowdown) if message.is_hooked else slowdown) - 1.0) * beside_s
+                overlapped_s = min(whole_s - min(exposed_s, whole_s), clock - begun)
+                exposed_s += ((sharding_slowdown(slowdown) if message.is_hooked else slowdown) - 1.0) * overlapped_s
                 clock += exposed_s
                 _put(exposed, message.axis, exposed_s)
-                _put(hidden, message.axis, beside_s)
+                _put(hidden, message.axis, overlapped_s)
             next_wait = min((w[0] for w in waits), default=len(steps) + 1)
         if isinstance(step, tuple):
             device_s, issued_s = step

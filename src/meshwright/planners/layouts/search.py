@@ -224,13 +224,13 @@ class LayoutSearch:
 
         They are priced again in their turn; this answer is only reported, never ranked.
         """
-        told_s = math.inf
+        reported_s = math.inf
         for node in (node for level in islice(self.space.levels(world), FIRST_LEVELS) for node in level.nodes[:1]):
             for work in map(self.work, self.memory.by_zero(node)):
                 memory_bytes = self.memory.held(work)
                 bounds = self._bounds(work) if memory_bytes <= self.capacity_bytes else []
-                if bounds and (result := self._priced(memory_bytes, bounds)).step_s < told_s:
-                    told_s = result.step_s
+                if bounds and (result := self._priced(memory_bytes, bounds)).step_s < reported_s:
+                    reported_s = result.step_s
                     self.space.request.on_best(result, self.counts)
         self.counts.prices = 0
 

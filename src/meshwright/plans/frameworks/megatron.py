@@ -51,8 +51,8 @@ def _biased_experts(case: LayoutOfModel) -> bool:
 def _instances(case: LayoutOfModel) -> bool:
     """Whether the copies of the optimizer do not divide the replicas of experts."""
     layout = case.layout
-    is_told = 1 < layout.num_shards < layout.copies
-    return layout.ep > 1 and is_told and layout.expert_copies % (layout.copies // layout.num_shards) > 0
+    is_partly_sharded = 1 < layout.num_shards < layout.copies
+    return layout.ep > 1 and is_partly_sharded and layout.expert_copies % (layout.copies // layout.num_shards) > 0
 
 
 def _halves(case: LayoutOfModel) -> bool:
