@@ -48,10 +48,9 @@ def test_a_plan_with_a_strategy_is_kept_whole_and_one_without_reads_as_before(pl
 
 
 RUN = """
-import os, sys, torch, torch.distributed as dist
+import gc, os, sys, torch, torch.distributed as dist
 dist.init_process_group("gloo", init_method="tcp://127.0.0.1:" + sys.argv[2], rank=int(sys.argv[1]), world_size=2)
-torch.manual_seed(0)
-import {module} as strategy
+torch.manual_seed(0); import {module} as strategy
 net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
 model = net if {bare} else torch.nn.parallel.DistributedDataParallel(net)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -67,6 +66,7 @@ every = [torch.empty_like(mine) for _ in range(2)]
 dist.all_gather(every, mine)
 assert torch.allclose(every[0], every[1], atol=1e-6), (every[0] - every[1]).abs().max()
 assert torch.isfinite(mine).all()
+del model, net, optimizer; gc.collect(); dist.destroy_process_group()  # Gloo aborts if they outlive the interpreter
 """
 
 
