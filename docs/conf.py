@@ -4,9 +4,7 @@ import os
 import pkgutil
 import re
 import sys
-from collections import defaultdict
 from contextlib import suppress
-from functools import cache
 from importlib import import_module
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import Any, get_type_hints
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
-from sphinx.domains.python import PythonDomain
 
 sys.path.insert(0, str(Path(__file__).parent))
 from generated import filled, with_results
@@ -52,6 +49,7 @@ FLOORS = ["jobs", "clusters", "plans", "costs", "simulation", "planners", "plann
 FLOORS += ["training", "evaluation", "export"]
 FOUNDATION = ["devices", "packaged", "settings", "yaml12", "files", "inputs", "temporaries", "worker_pool", "errors"]
 
+
 FIELDS = re.compile(r":(ivar|param) (\w+(?:, \w+)+):")
 
 
@@ -59,29 +57,8 @@ def setup(app: Sphinx) -> None:
     """Mend what autodoc and napoleon make of docstrings and annotations; fields of sections exist by priority 900."""
     app.connect("autodoc-process-docstring", part_fields, priority=900)
     app.connect("autodoc-before-process-signature", resolve_annotations)
-    app.add_domain(Names, override=True)
     app.connect("source-read", fill_tables)
     app.connect("html-page-context", lighten_sidebar, priority=400)  # the theme asks for its sidebar at 500
-
-
-class Names(PythonDomain):
-    """Look a name up among the objects with its last part alone; Sphinx compares it with all, for a third of a build."""
-
-    def find_obj(self, env: Any, modname: str, classname: str, name: str, *how: Any) -> list[tuple[str, Any]]:
-        whole = self.data["objects"]
-        self.data["objects"] = by_last_part(self, len(whole))[name.removesuffix("()").rpartition(".")[2]]
-        found = super().find_obj(env, modname, classname, name, *how)
-        self.data["objects"] = whole
-        return found
-
-
-@cache
-def by_last_part(domain: PythonDomain, count: int) -> dict[str, dict[str, Any]]:
-    """Group all objects, so many, by the last part of their names."""
-    groups: dict[str, dict[str, Any]] = defaultdict(dict)
-    for name, entry in domain.objects.items():
-        groups[name.rpartition(".")[2]][name] = entry
-    return groups
 
 
 def fill_tables(app: Sphinx, page: str, source: list[str]) -> None:
@@ -135,7 +112,8 @@ def lighten_sidebar(app: Sphinx, pagename: str, templatename: str, context: dict
     context["toctree"] = toctree
 
 
-TITLES: dict[str, nodes.bullet_list] = {}  # contents of each page without its sections
+TITLES: dict[str, nodes.bullet_list] = {}
+"""Contents of each page without its sections."""
 
 
 def titles(contents: nodes.bullet_list) -> nodes.bullet_list:
@@ -153,8 +131,9 @@ def write_reference(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     target = {f"{floor}.md": page(floor, modules_of(f"meshwright.{floor}")) for floor in FLOORS}
     target["foundation.md"] = page("foundation", [f"meshwright.{name}" for name in FOUNDATION])
-    for name in {old.name for old in folder.glob("*.md")} - target.keys():
-        (folder / name).unlink()
+    for old in folder.glob("*.md"):
+        if old.name not in target:
+            old.unlink()
     for name, text in target.items():
         if not (folder / name).exists() or (folder / name).read_text() != text:
             (folder / name).write_text(text)
@@ -163,7 +142,8 @@ def write_reference(folder: Path) -> None:
 def modules_of(floor: str) -> list[str]:
     """The public modules of a floor, by name."""
     result = pkgutil.walk_packages(import_module(floor).__path__, f"{floor}.")
-    return sorted(module.name for module in result if not module.name.rpartition(".")[2].startswith("_"))
+    public = (module.name for module in result if not module.name.rpartition(".")[2].startswith("_"))
+    return sorted(public)
 
 
 def page(title: str, modules: list[str]) -> str:

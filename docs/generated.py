@@ -128,8 +128,16 @@ def routes() -> Iterator[list[str]]:
             yield [f"`{verb.upper()} {path}`", " ".join(one["description"].split())]
 
 
-TABLES: dict[str, Callable[[], Iterable[list[str]]]] = {"export-options": options}
-TABLES |= {table.__name__: table for table in (commands, costs, fleet, layout, metrics, planners, routes)}
+TABLES: dict[str, Callable[[], Iterable[list[str]]]] = {
+    "commands": commands,
+    "costs": costs,
+    "export-options": options,
+    "fleet": fleet,
+    "layout": layout,
+    "metrics": metrics,
+    "planners": planners,
+    "routes": routes,
+}
 
 
 def filled(text: str) -> str:

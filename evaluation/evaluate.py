@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import PolicyError
 from ..jobs.seeds import validation_seeds
 from ..models.policy_files import NETWORK, decided, how_file_was_made
+from ..planning.policies import SCORES
 from .metrics import Metric, metrics_of
 from .progress import Progress
 from .statistics import interval, least
@@ -103,7 +104,7 @@ def evaluate(
             difference = paired_rows(by_name[name], by_name[other], world.objective)
             if difference is not None:
                 by_name[name]["against"][heading] = difference
-    trained = {name: world.trained_file(spec) for name, spec in names.items()}
+    trained = {name: world.trained_file(spec) for name, spec in names.items() if not spec.startswith(SCORES)}
     made = [f"{name}: {how_file_was_made(path)}." for name, path in trained.items() if path is not None]
     results = {
         "format": FORMAT,

@@ -94,9 +94,9 @@ class EvaluatedCluster(EvaluatedEpisodes):
         return spec if self._is_reference(spec) else policies.display_name(spec)
 
     def trained_file(self, spec: str) -> Path | None:
-        """See `EvaluatedWorld`; of a rollout planner that of its base, of scores alone none."""
+        """See `EvaluatedWorld`; of a rollout planner that of its base."""
         base = policies.base_of(spec) if policies.is_rollout(spec) else spec
-        return None if self._is_reference(spec) or spec.startswith(policies.SCORES) else policies.trained_file(base)
+        return None if self._is_reference(spec) else policies.trained_file(base)
 
     def check(self, spec: str) -> None:
         """See `EvaluatedWorld`."""

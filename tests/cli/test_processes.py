@@ -25,8 +25,8 @@ def process(*arguments, **options):
 
 def test_help_loads_nothing_heavy_but_its_own_parser_and_that_of_plan_no_planners():
     runs = "assert run_command_line(['--help']) == 0", "assert run_command_line(['plan', '--help']) == 0"
-    tells = f"print('LOADED', sorted({HEAVY} & set(sys.modules)))"
-    code = "\n".join(("import sys", "from meshwright.cli import run_command_line", runs[0], tells, runs[1], tells))
+    shown = f"print('LOADED', sorted({HEAVY} & set(sys.modules)))"
+    code = "\n".join(("import sys", "from meshwright.cli import run_command_line", runs[0], shown, runs[1], shown))
     completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     first, second = (line for line in completed.stdout.splitlines() if line.startswith("LOADED"))
     assert first == "LOADED ['typer']"

@@ -29,13 +29,16 @@ V0, V1, PLACEMENT, ELASTIC, WORLD = IDS
 # Submission, application (0 quick, 1 slow), ranks, batch; nobody comes for 20 minutes in between.
 JOBS = [(0, 1, 4, 64), (0, 0, 1, 64), (60, 1, 6, 64), (95, 0, 1, 64), (1500, 1, 1, 64)]
 TASKLETS = TaskletWorld(TaskletBenchmark(name="small", tasklets=NetworkDraw(num_devices=(8, 12), num_stages=(2, 4))))
-LAYERED = GraphDraw(kind="transformer", num_ops=(8, 12), width=2)
 NAMED = ["fleet.observes_links=true", f"fleet.menu.entries={json.dumps([coded(1.25)])}"]
 
 
 def placing(objective, **changes):
     drawn = PlacementSettings(instances=GraphDraw(num_ops=(8, 12)), devices=DeviceDraw(num_devices=(2, 3)), objective=objective)
     return OperatorWorld(objective, PlacementBenchmark(name="small", placement=drawn.model_copy(update=changes)))
+
+
+def kind_of_graph(kind):
+    return placing("latency", instances=GraphDraw(kind=kind, num_ops=(8, 12), width=2))
 
 
 def elastic(get, **options):
@@ -59,10 +62,8 @@ CASES = {
     ),
     "ops by latency": (PLACEMENT, lambda get: {"benchmark": placing("latency"), "num_instances": 3}),
     "ops by throughput": (PLACEMENT, lambda get: {"benchmark": placing("throughput")}),
-    "ops of transformers": (
-        PLACEMENT,
-        lambda get: {"benchmark": placing("latency", instances=LAYERED), "compare": ["heft"]},
-    ),
+    "ops of transformers": (PLACEMENT, lambda get: {"benchmark": kind_of_graph("transformer"), "compare": ["heft"]}),
+    "ops in series and parallel": (WORLD, lambda get: {"benchmark": kind_of_graph("series-parallel")}),
     "tasklets": (WORLD, lambda get: {"benchmark": TASKLETS, "num_instances": 3}),
     "tasklets without end": (PLACEMENT, lambda get: {"benchmark": TASKLETS}),
     "elastic, measured": (ELASTIC, elastic),

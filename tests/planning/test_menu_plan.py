@@ -65,7 +65,7 @@ FEW = ("fleet.menu.degrees=[1, 2]", "fleet.requested={1: 1, 2: 1}")
 ONE_TYPE = "fleet.job_types=[{name: small, job: zoo:alexnet, global_batch: 64}]"
 
 
-@pytest.mark.parametrize("more", [("fleet.weights=[1, 2]", "fleet.may_refuse=true"), (ONE_TYPE,)])
+@pytest.mark.parametrize("more", [(), ("fleet.weights=[1, 2]", "fleet.may_refuse=true"), (ONE_TYPE,)])
 def test_what_a_request_leaves_out_of_the_menu_is_no_other_fleet(small, more):
     _, cluster, policy = small
     path = str(policy(7, more=more))

@@ -179,7 +179,9 @@ def test_a_first_choice_that_may_not_fit_is_told_with_the_next_row_that_does(nee
     room = needed_gbytes * (1 + MEMORY_UNCERTAINTY / 2)
     result = searched(room)
     reported = result.tight_text(10)
-    assert reported.startswith(f"memory is tight: {needed_gbytes:.1f} of {room:.1f} GB of a device, less is left than")
+    assert reported.startswith(
+        f"memory is tight: {needed_gbytes:.1f} of {room:.1f} GB of a device. The estimate can be off by 6%"
+    )
     assert result.plan.why is not None
     assert f"; memory is tight: {needed_gbytes:.1f} of" in result.plan.why
     assert tight_in(result.plan.why) == result.tight_text(10).partition("; =")[0]

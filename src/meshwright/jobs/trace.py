@@ -220,19 +220,22 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
     kept_rows: list[tuple[float, float, float, float]] = []
     more: list[tuple[int, str, int, float, int]] = []
     since_1970: bool | None = None
-    for _count, row in enumerate(rows(path, called), 1):
+    num_smaller = 0
+    for row in rows(path, called):
         num_gpus = gpus_of.get(row.num_gpus)
         if num_gpus is None:
             num_gpus = gpus_of[row.num_gpus] = _num_gpus(row.num_gpus, "num_gpus", path, row.line)
-        if num_gpus >= min_gpus:
-            duration_s = number(row.duration.strip(), "duration", path, row.line, unit="s")
-            at_s = seconds(row.timestamp.strip(), path, row.line)
-            if since_1970 not in (None, at_s >= FIRST_SINCE_1970_S):
-                problem = "dates and seconds from the trace's beginning are mixed"
-                raise InputFileError(problem, file=path, line=row.line, field="timestamp", value=row.timestamp.strip())
-            since_1970 = at_s >= FIRST_SINCE_1970_S
-            kept_rows.append((at_s, duration_s, duration_s * num_gpus, _hash_fraction(row.text)))
-            more.append((*_optional(row, num_gpus, at_s, path), row.line or 0))
+        if num_gpus < min_gpus:
+            num_smaller += 1
+            continue
+        duration_s = number(row.duration.strip(), "duration", path, row.line, unit="s")
+        at_s = seconds(row.timestamp.strip(), path, row.line)
+        if since_1970 not in (None, at_s >= FIRST_SINCE_1970_S):
+            problem = "dates and seconds from the trace's beginning are mixed"
+            raise InputFileError(problem, file=path, line=row.line, field="timestamp", value=row.timestamp.strip())
+        since_1970 = at_s >= FIRST_SINCE_1970_S
+        kept_rows.append((at_s, duration_s, duration_s * num_gpus, _hash_fraction(row.text)))
+        more.append((*_optional(row, num_gpus, at_s, path), row.line or 0))
     if not kept_rows:
         raise InputFileError(f"holds no job of {min_gpus} GPUs and more. Lower min_gpus.", file=path)
     order = np.argsort(np.array(kept_rows)[:, 0], kind="stable")
@@ -251,7 +254,7 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
         deadline_s=None if called.deadline is None else np.array(deadline_s, np.float64),
         line=np.array(line, np.int64),
         min_gpus=min_gpus,
-        num_smaller=_count - len(kept_rows),
+        num_smaller=num_smaller,
     )
 
 

@@ -42,7 +42,7 @@ MENU_RULE = "menu:"
 
 OF_FLEET = ".fleet.pt"
 OF_PLACEMENT = (".operators.pt", ".tasklets.pt")
-OF_ONE_JOB = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
+OF_ONE_JOB = "decides on one job at a time, which fleet benchmarks do not support; use a rule (for example sjf) or a run folder"
 
 
 def is_baseline(spec: str) -> bool:

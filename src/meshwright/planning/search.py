@@ -142,13 +142,13 @@ def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_f
     raise PlanError(f"{problem}, equally many on each host", field="--devices", value=", ".join(map(str, counts)))
 
 
-def device_counts(target: str | Sequence[int], cluster: Cluster, most_at_once: int) -> list[int]:
+def device_counts(target: str | Sequence[int], cluster: Cluster, num_free: int) -> list[int]:
     """How many devices to try, rising: whole hosts, or a part of one.
 
     Args:
         target: as `SearchRequest.devices` says.
         cluster: whose first devices are taken.
-        most_at_once: the most that are free; an error proposes no more.
+        num_free: devices that a job can have now; an error proposes no more.
 
     Raises:
         PlanError: not a number or range, none or more than the cluster has, part of a host next to whole ones, or unequal
@@ -171,7 +171,7 @@ def device_counts(target: str | Sequence[int], cluster: Cluster, most_at_once: i
             raise PlanError(f"{cluster.name} has 1 to {most} devices", field="--devices", value=part)
         inside = [n for n in possible if first <= n <= last]
         if not inside:
-            near = sorted((n for n in possible if n <= most_at_once), key=lambda n: abs(n - first))[:2]
+            near = sorted((n for n in possible if n <= num_free), key=lambda n: abs(n - first))[:2]
             problem = f"whole hosts of {per_host} are wanted; next are {' and '.join(map(str, sorted(near)))}"
             raise PlanError(problem, field="--devices", value=part)
         result.update(inside)

@@ -33,7 +33,7 @@ MEMORY_UNCERTAINTY = 0.06
 
 
 def is_tight(held_bytes: float, room_bytes: float) -> bool:
-    """Whether what fits may not fit after all: less is left than its uncertainty."""
+    """Whether a layout that fits leaves less memory than the estimate can be off by."""
     return held_bytes <= room_bytes < held_bytes * (1 + MEMORY_UNCERTAINTY)
 
 
@@ -42,7 +42,7 @@ def tight_text(held_bytes: float, room_bytes: float) -> str:
     if not is_tight(held_bytes, room_bytes):
         return ""
     of_device = f"{held_bytes / 1e9:.1f} of {room_bytes / 1e9:.1f} GB of a device"
-    return f"memory is tight: {of_device}, less is left than the uncertainty of {MEMORY_UNCERTAINTY:.0%}"
+    return f"memory is tight: {of_device}. The estimate can be off by {MEMORY_UNCERTAINTY:.0%}, so this may run out of memory"
 
 
 def tight_in(why: str | None) -> str | None:

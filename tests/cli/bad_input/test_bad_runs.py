@@ -12,6 +12,12 @@ def here(trained, work):
     return work / "run"
 
 
+def test_a_whole_run_goes_on_and_ends_at_once(meshwright, here):
+    result = meshwright("train", "--resume", "run")
+    assert result.status == 0
+    assert "run folder" in result.out
+
+
 def test_a_checkpoint_of_another_kind_is_refused(refused, here):
     shutil.copy(here / "policy.pt", here / "checkpoint.pt")
     assert refused("train", "--resume", "run").startswith("run/checkpoint.pt: ")

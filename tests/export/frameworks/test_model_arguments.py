@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from meshwright.cli import run_command_line
 from meshwright.export import export
 from meshwright.export.frameworks.model_arguments import huggingface_keys, megatron_words
 from meshwright.export.frameworks.torchtitan import llama3, qwen3, torchtitan_model
@@ -233,7 +234,7 @@ def test_biases_of_any_part_are_told(bias, flags):
     assert {name for name in megatron(model)[0] if "bias" in name} == flags
 
 
-def test_files_of_a_plan_that_holds_its_model_hold_its_arguments_and_what_they_leave_out():
+def test_files_of_a_plan_that_holds_its_model_hold_its_arguments_and_what_they_leave_out(tmp_path, capsys):
     plain = plan_of(Layout(dp=2, micro_batch=1, global_batch=2))
     for changed, name, title, left in (
         ({}, "llama3", "Llama 3", []),
@@ -249,6 +250,12 @@ def test_files_of_a_plan_that_holds_its_model_hold_its_arguments_and_what_they_l
         assert files["model_args.json"].endswith("}\n")
         said = [line for line in files["torchtitan.toml"].splitlines() if line.startswith("# Left out: ")]
         assert said == [f"# Left out: {title} of torchtitan has no {what}; name a model that has." for what in left]
+        plan.save(tmp_path / "plan.json")
+        words = ["--format", "torchtitan", "--out", str(tmp_path / "out")]
+        assert run_command_line(["export", str(tmp_path / "plan.json"), *words]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert shown.count("Left out: ") == len(said)
+        assert all(line.removeprefix("# ") in shown for line in said)
         tables = tomllib.loads(files["torchtitan.toml"])
         assert (tables["model"], tables["training"]["seq_len"]) == ({"name": name, "flavor": "mine"}, 512)
         assert json.loads(export(plan, "deepspeed")["model.json"]) == huggingface_keys(model)

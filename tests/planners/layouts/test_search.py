@@ -129,7 +129,7 @@ def levels_of(shape, batch, launcher):
     return space, [level.nodes for level in space.levels(8) if level.nodes]
 
 
-@draws(100)
+@draws(200)
 @given(
     data=st.data(),
     shape=st.sampled_from([GPT, MIXTURE, MIXED]),
@@ -158,7 +158,7 @@ def test_no_layout_holds_less_than_its_node_does_at_least_by_the_first_of_the_le
         assert memory.least_fitted(work) <= fitted
 
 
-@draws(60)
+@draws(100)
 @given(data=st.data(), shape=st.sampled_from([DEEP, MIXTURE, MIXED]))
 def test_as_few_layers_are_computed_again_as_it_takes_to_fit(data, shape):
     space, levels = levels_of(shape, 8, None)

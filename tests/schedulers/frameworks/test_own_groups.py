@@ -65,9 +65,9 @@ def plans():
 
 
 PLANS = {name: PlacementPlan.model_validate_json(text) for name, text in plans()}
-FEW = ("megatron tp2 pp2 dp2 mixed", "torchtitan tp2 dp4 ep2 mixed", "deepspeed tp2 pp2 dp2 own", "fsdp2 dp8 shard_group4 turned")
-FEW = PLANS if os.environ.get("MESHWRIGHT_ALL_PLANS") else FEW
-"""For the launchers that take seconds a plan: one of each framework; all plans where ``MESHWRIGHT_ALL_PLANS`` is set."""
+FEW = ("megatron tp2 pp2 dp2 mixed", "megatron tp2 dp4 ep2 own", "torchtitan tp2 dp4 mixed", "torchtitan tp2 pp2 dp2 own")
+FEW = PLANS if os.environ.get("MESHWRIGHT_ALL_PLANS") else (*FEW, "deepspeed tp2 pp2 dp2 own", "fsdp2 dp8 shard_group4 turned")
+"""For the launchers that take seconds a plan; all plans where ``MESHWRIGHT_ALL_PLANS`` is set."""
 
 
 def wanted(plan):

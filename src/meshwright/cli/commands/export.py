@@ -48,6 +48,7 @@ def export_plan(
     """
     from ... import settings
     from ...export import ExportOptions, export, export_run, target_of, targets, write
+    from ...export.frameworks.model_arguments import LEFT_OUT
     from ...export.options import TEXTS, refuse_unread
     from ...export.writer import check_replaceable
     from ...plans import load_plan
@@ -102,7 +103,7 @@ def export_plan(
     output.write_json(json_file, {"out": str(out), "files": sorted(files)})
     console.print(f"{', '.join(sorted(files))} written for {target} to {out}")
     lines = [line for text in files.values() if isinstance(text, str) for line in text.splitlines()]
-    output.print_remarks(console, [line.removeprefix("# ") for line in lines if line.startswith("# Left out: ")])
+    output.print_remarks(console, [line.removeprefix("# ") for line in lines if line.startswith(LEFT_OUT)])
     _print_remarks(console, target, list(plans.values()), options)
 
 

@@ -14,7 +14,7 @@ from ..target import Files, Needs, header
 from . import grid_ranks
 from .grid_ranks import RankOrder
 from .megatron_layers import pipeline_layout
-from .model_arguments import megatron_words
+from .model_arguments import LEFT_OUT, megatron_words
 
 ARGUMENTS = "megatron.args"
 
@@ -71,7 +71,7 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
         words += [*of_model, *([] if layout is None else _PRECISIONS[layout.precision])]
     if arranged.degrees.etp is not None:
         not_guaranteed = tuple(one for one in not_guaranteed if not one.startswith("Experts:"))
-    said = "".join(f"# Left out: {what}.\n" for what in left_out)
+    said = "".join(f"{LEFT_OUT}{what}.\n" for what in left_out)
     is_cut = arranged.degrees.tp * arranged.degrees.cp > 1
     return Needs(
         grid_ranks.renumbered(plan, arranged),

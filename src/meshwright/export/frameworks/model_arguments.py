@@ -134,6 +134,10 @@ def _dense_width(model: PlannedTransformer) -> int:
     return dense[0] if model.num_experts > 1 and dense else model.feed_forward
 
 
+LEFT_OUT = "# Left out: "
+"""Begins a line of an exported file about what its format cannot say; `meshwright export` prints it too."""
+
+
 def left_out(model: PlannedTransformer) -> list[str]:
     """Return properties of a model that neither Megatron-LM's nor torchtitan's arguments express."""
     kinds: list[PlannedTransformer | LayerKind] = [model, *(model.other_layers or ())]

@@ -29,7 +29,7 @@ from ..options import ExportOptions
 from ..requirements import hosts_of
 from ..target import Files, FrameworkFile, Needs, header, joined
 from . import grid_ranks
-from .model_arguments import SWIGLU, left_out
+from .model_arguments import LEFT_OUT, SWIGLU, left_out
 
 CONFIG = "torchtitan.toml"
 MODEL = "model_args.json"
@@ -61,9 +61,7 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
         made = torchtitan_model(model, has_pipeline=layout.pp > 1)
         remarks = [f"{made.title} of torchtitan has no {what}." for what in made.left_out]
         rendered[MODEL] = files.json_text(made.keys | ({"_not_guaranteed": remarks} if remarks else {})) + "\n"
-        said = "".join(
-            f"# Left out: {made.title} of torchtitan has no {what}; name a model that has.\n" for what in made.left_out
-        )
+        said = "".join(f"{LEFT_OUT}{made.title} of torchtitan has no {what}; name a model that has.\n" for what in made.left_out)
         family = made.name
     tables = _tables(plan, layout, family, name)
     # A basic string of TOML takes the escapes of JSON.

@@ -42,5 +42,7 @@ def test_what_cannot_be_compared_is_refused(refused, words, message):
 def test_several_numbers_of_devices_give_a_plan_each(meshwright, work):
     keep = ("--batch", 64, "--keep", "cp=1,pp=1,tp=1|2,zero=1", "--set", "front=0", "--set", "top=1")
     assert meshwright("plan", "--search", *JOB, *keep, "--devices", "8,16", "--json", "plan.json").status == 0
+    assert meshwright("plan", "--search", *JOB, *keep, "--devices", "8", "--json", "alone.json").status == 0
     assert load_plan(work / "plan.json").num_ranks == 16
-    assert load_plan(work / "plan-8.json").num_ranks == 8
+    other, alone = load_plan(work / "plan-8.json"), load_plan(work / "alone.json")
+    assert (other.layout(), other.figure("step_s").value) == (alone.layout(), alone.figure("step_s").value)

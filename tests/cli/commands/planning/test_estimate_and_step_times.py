@@ -103,3 +103,8 @@ def test_a_family_beyond_the_allowed_error_exits_1(rows):
     assert run_command_line(["dev", "validate", "step-times", str(rows), "--set", "max_mean_error=0.05"]) == 1
     assert run_command_line(["dev", "validate", "step-times", str(rows), "--set", "max_mean_error=2"]) == 0
     assert run_command_line(["dev", "validate", "step-times", str(rows), "--set", "max_mean_error=-1"]) == 2
+
+
+def test_an_impossible_layout_exits_2_with_one_line(capsys):
+    assert run_command_line([*ESTIMATE, "tp=8,micro_batch=1,global_batch=3"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -67,6 +67,16 @@ def test_all_layouts_are_written_as_csv_or_json_best_first(meshwright, work):
     assert data["layouts"][0]["on_front"] is True
 
 
+def test_the_same_figures_as_estimate_gives(meshwright, work):
+    meshwright(*SEARCH, "--set", "order=tp-cp-dp-pp", "--keep", "cp=1,pp=2,recompute=none", "--json", "plan.json")
+    plan = load_plan(work / "plan.json")
+    keys = ",".join(f"{key}={str(value).lower()}" for key, value in plan.layout().model_dump(exclude_none=True).items())
+    result = meshwright("estimate", "--job", "config.json", "--cluster", "preset:dgx-a100-8x8", "--layout", keys, "--json", "-")
+    figures = {figure["name"]: figure["value"] for figure in json.loads(result.out)["figures"]}
+    for name in ("step_s", "mfu", "memory_bytes"):
+        assert plan.figure(name).value == pytest.approx(figures[name], rel=1e-12)
+
+
 def test_fewer_devices_stand_on_the_front_and_in_the_picture(meshwright, work):
     search = [word for word in SEARCH if word not in ("--devices", "16")]
     keep = ("--keep", "cp=1,tp=1,pp=1|2,zero=1,schedule=1f1b")

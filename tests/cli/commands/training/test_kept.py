@@ -7,7 +7,9 @@ import pytest
 
 from meshwright.cli import run_command_line
 from meshwright.cli.commands.training.run import kept_rows
-from meshwright.training.methods import Method
+from meshwright.packaged import config_path
+from meshwright.training.hooks.callback import StopInTime
+from meshwright.training.methods import Method, load_config
 from tests.fleet_samples import write_small_fleet
 
 FLEET_TRAINING = """method: fleet
@@ -68,3 +70,12 @@ def test_the_command_tells_of_a_fleet_what_is_kept(tmp_path, monkeypatch, capsys
     assert shown.count("(to beat: ") == shown.count("  best ") == len(json.loads(Path("run/learning_curve.json").read_text()))
     assert "(kept as policy.pt)" in shown
     assert "of the network after the imitation" in shown
+
+
+def test_a_run_that_its_minutes_end_states_the_decisions_of_its_checkpoint(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(StopInTime, "on_update", lambda clock, record: record.step == 0 or clock._in_time())
+    words = ["--minutes", "1e-9", "--set", "num_validation_seeds=2", "--set", "validate_every_steps=65536"]
+    assert run_command_line(["train", "preset:toy", *words, "--out", str(tmp_path / "run")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"decisions learned from {load_config(config_path('preset:toy')).ppo.update_steps:,} " in shown
+    assert json.loads((tmp_path / "run" / "learning_curve.json").read_text())[-1]["steps"] == 0
