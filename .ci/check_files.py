@@ -30,7 +30,7 @@ def faults(path: Path, root: Path) -> list[str]:
 
 
 def tracked() -> list[str]:
-    """The files that git tracks, or would track, under the working folder."""
+    """Return the files that git tracks, or would track, under the working folder."""
     words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     return [name for name in subprocess.check_output(words, text=True).split("\0") if name]  # noqa: S603 - fixed arguments
 

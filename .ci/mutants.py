@@ -137,7 +137,7 @@ def _install() -> None:
 
 
 def _copy(name: str, words: list[str], words_of_tests: list[str]) -> Path:
-    """The tree of a group, its floors no links, with mutmut's settings; without words all of its modules, by all tests."""
+    """Return the tree of a group, its floors no links, with mutmut's settings; without words all of its modules, by all tests."""
     folder = WORK / name
     shutil.rmtree(folder, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "_build")
@@ -226,7 +226,7 @@ def _words_only(operator: Any) -> Any:
 
 
 def _without_a_line(node: Any) -> Iterator[Any]:
-    """An f-string in triple quotes without one of its lines, comments and empty ones aside."""
+    """Yield an f-string in triple quotes without one of its lines, comments and empty ones aside."""
     import libcst
 
     if not node.start.endswith('"""'):
@@ -248,7 +248,7 @@ def _without_a_line(node: Any) -> Iterator[Any]:
 
 
 def _text_without_a_line(node: Any) -> Iterator[Any]:
-    """The same for a plain string that is an argument."""
+    """Yield the same for a plain string that is an argument."""
     import libcst
 
     if not (isinstance(node.value, libcst.SimpleString) and node.value.value.startswith('"""')):
@@ -299,7 +299,7 @@ def _diff(source: Path, key: str) -> str:
 
 @lru_cache(maxsize=1)
 def _functions(source: Path) -> dict[str, list[str]]:
-    """The lines of each function, in which mutmut's names are the module's own, by mutmut's names."""
+    """Return the lines of each function, in which mutmut's names are the module's own, by mutmut's names."""
     text = source.read_text()
     lines = re.sub(r"__mutmut_(orig|\d+)", "", text).splitlines()
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]

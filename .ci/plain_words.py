@@ -24,14 +24,14 @@ _END = r"(?<=[.!?])\s+|(?<=[.!?]\*\*)\s+|(?:^|\n) *(?:-|\d+\.) "
 
 
 def page_prose(text: str) -> tuple[str, list[str]]:
-    """The text of a Markdown page without code, and its paragraphs without tables and headings."""
+    """Return the text of a Markdown page without code, and its paragraphs without tables and headings."""
     text = re.sub(r"^    .*$", "", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), flags=re.M)
     text = re.sub(r"`[^`]*`", "x", text)
     return text, [block for block in re.split(r"\n\s*\n", text) if block.lstrip()[:1] not in "|#:{"]
 
 
 def docstring_prose(text: str) -> tuple[str, list[str]]:
-    """The text of a docstring without code and examples, and its paragraphs and the entries of its sections."""
+    """Return the text of a docstring without code and examples, and its paragraphs and the entries of its sections."""
     text = re.sub(r"^\s*(>>>|\.\.\.) .*$", "", re.sub(r"``[^`]*``|`[^`]*`", "x", text), flags=re.M)
     blocks = [block for block in re.split(r"\n\s*\n", text) if "===" not in block]
     text = re.sub(r"^\s+[\w*, ]{1,60}: ", "", text, flags=re.M)  # names of arguments and keys
@@ -39,7 +39,7 @@ def docstring_prose(text: str) -> tuple[str, list[str]]:
 
 
 def texts(tree: ast.Module) -> Iterator[tuple[int, str, bool]]:
-    """The docstrings and texts of a module: line, text, and whether it is a docstring, also of a constant or an attribute."""
+    """Yield the docstrings and texts of a module: line, text, and whether it is a docstring (also of attributes)."""
     known = set[int]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -77,7 +77,7 @@ def faults(path: Path) -> list[str]:
 
 
 def tracked() -> list[str]:
-    """The pages and Python files that git tracks."""
+    """Return the pages and Python files that git tracks."""
     words = ["git", "ls-files", "-z", "README.md", "CONTRIBUTING.md", "docs/*.md", "*.py"]
     return [name for name in subprocess.check_output(words, text=True).split("\0") if name and name not in SKIPPED]  # noqa: S603 - fixed arguments
 

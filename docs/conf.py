@@ -117,7 +117,7 @@ TITLES: dict[str, nodes.bullet_list] = {}
 
 
 def titles(contents: nodes.bullet_list) -> nodes.bullet_list:
-    """The title of a page, and the pages below it."""
+    """Return the title of a page, and the pages below it."""
     copied = contents.deepcopy()
     for item in copied.children:
         if len(item) > 1:
@@ -127,7 +127,7 @@ def titles(contents: nodes.bullet_list) -> nodes.bullet_list:
 
 
 def write_reference(folder: Path) -> None:
-    """One page for each floor, with its modules, and one for the foundation."""
+    """Write one page for each floor, with its modules, and one for the foundation."""
     folder.mkdir(exist_ok=True)
     target = {f"{floor}.md": page(floor, modules_of(f"meshwright.{floor}")) for floor in FLOORS}
     target["foundation.md"] = page("foundation", [f"meshwright.{name}" for name in FOUNDATION])
@@ -140,14 +140,14 @@ def write_reference(folder: Path) -> None:
 
 
 def modules_of(floor: str) -> list[str]:
-    """The public modules of a floor, by name."""
+    """Return the public modules of a floor, by name."""
     result = pkgutil.walk_packages(import_module(floor).__path__, f"{floor}.")
     public = (module.name for module in result if not module.name.rpartition(".")[2].startswith("_"))
     return sorted(public)
 
 
 def page(title: str, modules: list[str]) -> str:
-    """The Markdown of one floor."""
+    """Return the Markdown of one floor."""
     text = f"# {title}\n\n"
     if title in FLOORS:
         text += f"```{{eval-rst}}\n.. automodule:: meshwright.{title}\n   :no-members:\n```\n\n"

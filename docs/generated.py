@@ -38,7 +38,7 @@ PLACE = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.M)
 
 
 def commands() -> Iterator[list[str]]:
-    """Every command with its line of help."""
+    """Yield every command with its line of help."""
 
     def below(command: Any, words: str) -> Iterator[list[str]]:
         for name, inner in getattr(command, "commands", {}).items():
@@ -52,7 +52,7 @@ def commands() -> Iterator[list[str]]:
 
 
 def costs() -> Iterator[list[str]]:
-    """Keys of the cost model, the default first."""
+    """Yield the keys of the cost model, the default first."""
     described = attributes(CostSettings)
     described["compute"] = "measured times where the job has them, else the roofline; `profiled`, `roofline`."
     files = {"collectives_table": "collectives", "kernels": "kernels"}
@@ -67,7 +67,7 @@ def costs() -> Iterator[list[str]]:
 
 
 def fleet() -> Iterator[list[str]]:
-    """Keys of a fleet, the default first, and the keys of its parts."""
+    """Yield the keys of a fleet, the default first, and the keys of its parts."""
     described = attributes(FleetSettings)
     described["deadline"] = "of a job: its duration on the devices that its user asks for, times a uniform factor; absent: none."
     described["elastic"] = "running jobs are decided again in rounds; absent: a job keeps what it got."
@@ -88,7 +88,7 @@ def fleet() -> Iterator[list[str]]:
 
 
 def layout() -> Iterator[list[str]]:
-    """Keys of a layout, the default first."""
+    """Yield the keys of a layout, the default first."""
     yield ["key", "default, and the choices"]
     for name, field in Layout.model_fields.items():
         choices = [one for one in get_args(field.annotation) if isinstance(one, str | int) and one != field.default]
@@ -98,14 +98,14 @@ def layout() -> Iterator[list[str]]:
 
 
 def metrics() -> Iterator[list[str]]:
-    """Metrics of evaluations."""
+    """Yield the metrics of evaluations."""
     yield ["metric", "unit", "better", "worlds"]
     for name, one in METRICS.items():
         yield [f"`{name}`", one.unit or "-", "less" if one.sign == LESS else "more", ", ".join(one.worlds)]
 
 
 def options() -> Iterator[list[str]]:
-    """Keys of ``export --set``."""
+    """Yield the keys of ``export --set``."""
     yield ["key", "is"]
     for name, field in ExportOptions.model_fields.items():
         choices = ", ".join(f"`{one}`" for one in get_args(field.annotation) if isinstance(one, str))
@@ -114,14 +114,14 @@ def options() -> Iterator[list[str]]:
 
 
 def planners() -> Iterator[list[str]]:
-    """Planners of ops."""
+    """Yield planners of ops."""
     yield ["planner", "rule", "objective"]
     for name, one in PLACEMENT_PLANNERS.items():
         yield [f"`{name}`", one.rule, "both" if len(one.objectives) > 1 else one.objectives[0]]
 
 
 def routes() -> Iterator[list[str]]:
-    """Verbs and paths of the service, by its description."""
+    """Yield verbs and paths of the service, by its description."""
     yield ["verb and path", "does"]
     for path, verbs in json.loads((DOCS / "openapi.json").read_text())["paths"].items():
         for verb, one in verbs.items():
@@ -141,7 +141,7 @@ TABLES: dict[str, Callable[[], Iterable[list[str]]]] = {
 
 
 def filled(text: str) -> str:
-    """The Markdown of a page with its generated tables."""
+    """Return the Markdown of a page with its generated tables."""
 
     def table(place: re.Match[str]) -> str:
         head, *rows = TABLES[place[1]]()
@@ -152,7 +152,7 @@ def filled(text: str) -> str:
 
 
 def with_results(text: str) -> str:
-    """The page of results with its tables, made from the archive next to it."""
+    """Return the page of results with its tables, made from the archive next to it."""
     sys.path.insert(0, str(DOCS.parent))
     from benchmarks.results import STUDY, Study, Tasks
     from benchmarks.results_tables import fill_page
@@ -174,5 +174,5 @@ def _plain(value: object) -> str:
 
 
 def _words(annotation: Any) -> list[str]:
-    """The words among which a key has its value, or each of its values."""
+    """Return the words among which a key has its value, or each of its values."""
     return [word for one in get_args(annotation) for word in ([one] if isinstance(one, str) else _words(one))]

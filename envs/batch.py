@@ -57,7 +57,7 @@ class EpisodeBatch(BatchedEpisodes):
         self._stepper: tuple[Problem, Callable[..., int]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what is compiled for this process."""
+        """Return all but what is compiled for this process."""
         return {**self.__dict__, "_stepper": None}
 
     @property
@@ -193,7 +193,7 @@ class EpisodeBatch(BatchedEpisodes):
         return record(self.scenario, self._episodes, e)
 
     def state(self) -> dict[str, Any]:
-        """Copies of all arrays; with the generators they make a checkpoint."""
+        """Return copies of all arrays; with the generators they make a checkpoint."""
         state = {key: value.copy() for key, value in self._episodes._asdict().items()}
         if self.scenario.placements is not None:
             state["placements"] = self.scenario.placements.keys()
@@ -209,7 +209,7 @@ class EpisodeBatch(BatchedEpisodes):
             observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
 
     def _renumber(self, numbers: NDArray[np.int64]) -> None:
-        """Placements of the published rule get the numbers that they have here; other blocks keep theirs."""
+        """Give placements of the published rule their numbers here; other blocks keep theirs."""
         num_blocks = self.scenario.problem.num_blocks
         for blocks in (self._episodes.block, self._episodes.candidate_block, self._episodes.fixed_block):
             is_placement = blocks >= num_blocks

@@ -83,7 +83,7 @@ class BenchmarkSettings(settings.Settings):
         return variants
 
     def variant(self, name: str) -> BenchmarkSettings:
-        """One variant of a family as a benchmark of its own, called ``FAMILY/VARIANT``.
+        """Return one variant of a family as a benchmark of its own, called ``FAMILY/VARIANT``.
 
         Raises:
             ConfigError: there is none of this name, or its changes are wrong.
@@ -108,12 +108,12 @@ class BenchmarkSettings(settings.Settings):
 
 
 def benchmark_names() -> list[str]:
-    """The built-in benchmarks of scenarios."""
+    """Return the built-in benchmarks of scenarios."""
     return preset_names(SCENARIO)
 
 
 def load_benchmark(spec: str, *, changes: Sequence[str] | None = None, trace: str | Path | None = None) -> BenchmarkSettings:
-    """A benchmark by ``preset:NAME`` (or a built-in's bare name) or by path; a family's variant by ``/VARIANT`` after these.
+    """Return a benchmark by ``preset:NAME`` (a built-in's bare name) or path; a family's variant by ``/VARIANT`` after these.
 
     Paths of cluster and workload in it refer to its own folder, or else to the current one.
 
@@ -156,7 +156,7 @@ def load_variants(
 
 
 def named_in_config(spec: str, config: str | Path, *, is_changed: bool) -> str:
-    """A benchmark or policy that a config of training names, by an absolute path where it is one, to be found from anywhere.
+    """Return a benchmark or policy that a config of training names, by an absolute path where it is one.
 
     A path that is nowhere is named in the folder of the config, so that its refusal says where it was looked for.
 
@@ -190,7 +190,7 @@ def _load(spec: str, changes: Sequence[str]) -> BenchmarkSettings:
 
 
 def _with_paths(loaded: BenchmarkSettings, spec: str) -> BenchmarkSettings:
-    """The same with paths that refer to the current folder, for a benchmark that a file holds."""
+    """Return the same with paths that refer to the current folder, for a benchmark that a file holds."""
     choice, folder = loaded.scenario, Path(spec).parent
     result: dict[str, Any] = {key: path_in_folder(getattr(choice, key), folder) for key in ("cluster", "workload")}
     result["costs"] = choice.costs.relative_to(folder)
@@ -202,7 +202,7 @@ def _with_paths(loaded: BenchmarkSettings, spec: str) -> BenchmarkSettings:
 
 
 def _parted(spec: str) -> tuple[str, str | None]:
-    """The name of a benchmark and the variant after it, if there is one."""
+    """Return the name of a benchmark and the variant after it, if there is one."""
     before, slash, name = spec.rpartition("/")
     is_variant = before.startswith("preset:") or before in benchmark_names() or Path(before).is_file()
     return (before, name) if slash and is_variant and not Path(spec).exists() else (spec, None)

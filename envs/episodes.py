@@ -59,18 +59,18 @@ class BatchedEpisodes(ABC):
 
     @abstractmethod
     def shown(self) -> Observations:
-        """The observations, ``(e, ...)`` each; they may change in place."""
+        """Return the observations, ``(e, ...)`` each; they may change in place."""
 
     @abstractmethod
     def masks(self) -> NDArray[np.bool_]:
-        """Whether each action is possible, ``(e, a)``; it may change in place."""
+        """Return whether each action is possible, ``(e, a)``; it may change in place."""
 
     @abstractmethod
     def frame(self, e: int, mode: str) -> Any:
-        """An episode as its users look at it, in one of the environment's render modes."""
+        """Return an episode as its users look at it, in one of the environment's render modes."""
 
     def taken(self, actions: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        """The actions ``(e,)`` that are carried out, the first possible one for each that is not, and which were possible.
+        """Return the actions ``(e,)`` that are carried out, the first possible one for each that is not, and which were possible.
 
         Where nothing is said of the latter, an action that is not possible has a meaning of its own.
 
@@ -91,7 +91,7 @@ class BatchedEpisodes(ABC):
         return {}
 
     def info(self, e: int) -> dict[str, Any]:
-        """The same of one episode."""
+        """Return the same of one episode."""
         return {name: values.item(e) for name, values in self.infos((e,)).items()}
 
     def step_infos(self) -> Columns:
@@ -99,7 +99,7 @@ class BatchedEpisodes(ABC):
         return {}
 
     def step_info(self, e: int) -> dict[str, Any]:
-        """The same of one episode."""
+        """Return the same of one episode."""
         return {name: values.item(e) for name, values in self.step_infos().items()}
 
     def last_info(self, e: int) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class BatchedEpisodes(ABC):
 
 
 def whole_numbers(actions: Any, num_episodes: int) -> NDArray[Any]:
-    """The actions as an array ``(e,)``.
+    """Return the actions as an array ``(e,)``.
 
     Raises:
         PolicyError: not one whole number for each episode.

@@ -28,7 +28,7 @@ def job_episodes(
     scenario: Scenario | None = None,
     graphs_dir: str | Path | None = None,
 ) -> EpisodeBatch:
-    """Episodes of a benchmark; for the arguments see `JobPartitioningEnv`."""
+    """Return episodes of a benchmark; for the arguments see `JobPartitioningEnv`."""
     choice = benchmark if isinstance(benchmark, BenchmarkSettings) else load_benchmark(str(benchmark))
     if scenario is None:
         scenario = choice.build(graphs_dir=None if graphs_dir is None else Path(graphs_dir))
@@ -106,11 +106,11 @@ class JobPartitioningEnv(EpisodeEnv):
         return self._batch.scenario
 
     def graphs(self) -> tuple[JobGraph, ...]:
-        """The job graphs that ``graph_id`` numbers; `scenario.cluster` is where they run."""
+        """Return the job graphs that ``graph_id`` numbers; `scenario.cluster` is where they run."""
         return self.scenario.workload.graphs
 
     def decision(self) -> Decision:
-        """The current decision in plain figures."""
+        """Return the current decision in plain figures."""
         return decision(self.scenario, self._batch.episodes, 0)
 
     def record(self) -> EpisodeRecord:
@@ -126,7 +126,7 @@ class JobPartitioningVectorEnv(BatchVectorEnv):
     batch: EpisodeBatch
 
     def graphs(self) -> tuple[JobGraph, ...]:
-        """The job graphs that ``graph_id`` numbers."""
+        """Return the job graphs that ``graph_id`` numbers."""
         return self.batch.scenario.workload.graphs
 
 

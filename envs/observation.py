@@ -75,19 +75,19 @@ class ObservationArrays(NamedTuple):
     action_mask: NDArray[np.int8]
 
     def current(self) -> dict[str, NDArray[Any]]:
-        """The arrays by key."""
+        """Return the arrays by key."""
         return self._asdict()
 
 
 def feature_parameters(scenario: Scenario) -> FeatureParameters:
-    """Slots and scales in seconds."""
+    """Return the slots and scales in seconds."""
     mean_s = scenario.settings.arrivals_per_slot * scenario.workload.mean_interarrival_s
     counts = np.bincount(scenario.space.degree, minlength=len(scenario.space.degrees))
     return FeatureParameters(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64))
 
 
 def new_observations(scenario: Scenario, num_episodes: int) -> ObservationArrays:
-    """Empty observations of ``e`` episodes; see `JobPartitioningEnv` for the meaning of each key."""
+    """Return empty observations of ``e`` episodes; see `JobPartitioningEnv` for the meaning of each key."""
     e, a = num_episodes, scenario.problem.num_candidates
     slots = len(scenario.space.degrees), 2 * len(SLOTS)
     shapes: dict[str, int | tuple[int, ...]] = {
@@ -191,7 +191,7 @@ def observe(problem: Problem, episodes: Episodes, e: int, layout: FeatureParamet
 
 @njit
 def _ratio(x: float, y: float) -> float:
-    """``x / (x + y)``: one half where both are equal; one where ``x`` is infinite, zero where ``y`` is."""
+    """Return ``x / (x + y)``: one half where both are equal; one where ``x`` is infinite, zero where ``y`` is."""
     if np.isinf(y):
         return 0.0
     if np.isinf(x):

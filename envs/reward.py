@@ -45,7 +45,7 @@ class RewardSettings(settings.Settings):
 
 @njit
 def reward(problem: Problem, episodes: Episodes, e: int, candidate: int, weights: Weights, scale_s: float) -> float:
-    """The reward of taking ``candidate`` in episode ``e``, to be asked before the decision is carried out.
+    """Return the reward of taking ``candidate`` in episode ``e``, to be asked before the decision is carried out.
 
     Args:
         problem: the scenario's arrays.
@@ -72,7 +72,7 @@ def reward(problem: Problem, episodes: Episodes, e: int, candidate: int, weights
 
 @njit
 def is_lost(problem: Problem, episodes: Episodes, e: int) -> bool:
-    """Whether the last reward of an episode that has just ended is lost, as published: nothing ended after the decision.
+    """Return whether the last reward of an episode that has just ended is lost, as published: nothing ended after the decision.
 
     Asked once the episode is over. Jobs that end at the very end of the episode are no event before it.
     """

@@ -73,16 +73,16 @@ class EpisodeEnv(gymnasium.Env[Observations, np.int64]):
         return self._observation(), float(rewards[0]), has_ended, is_cut, info
 
     def render(self) -> Any:
-        """The episode as a frame of the render mode; None without one."""
+        """Return the episode as a frame of the render mode; None without one."""
         return None if self.render_mode is None else self._begun().frame(0, self.render_mode)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Whether each action is possible, ``(a,)``; sb3-contrib asks for it by this name."""
+        """Return whether each action is possible, ``(a,)``; sb3-contrib asks for it by this name."""
         possible: NDArray[np.bool_] = self._begun().masks()[0].copy()
         return possible
 
     def _begun(self) -> BatchedEpisodes:
-        """The episode.
+        """Return the episode.
 
         Raises:
             PolicyError: none has begun.

@@ -49,7 +49,7 @@ class StaticFeatures:
 
 
 def static_features(scenario: Scenario) -> StaticFeatures:
-    """The features of a scenario's graphs and degrees."""
+    """Return the features of a scenario's graphs and degrees."""
     graphs = scenario.workload.graphs
     offsets = np.cumsum([0, *(graph.num_ops for graph in graphs)])
     num_devices = scenario.cluster.num_devices

@@ -62,7 +62,7 @@ class TrainingConditions(settings.Settings):
 
     @classmethod
     def from_scenario(cls, benchmark: str, scenario: Scenario) -> TrainingConditions:
-        """The ground of a benchmark."""
+        """Return the ground of a benchmark."""
         config, cluster, workload = scenario.settings, scenario.cluster, scenario.workload
         work_s, mean_s = _work_s(scenario)
         deadline = workload.settings.deadline
@@ -82,7 +82,7 @@ class TrainingConditions(settings.Settings):
         )
 
     def for_one_job(self, work_s: float, deadline: float | None) -> TrainingConditions:
-        """The ground of the same cluster and rules on which one job comes alone.
+        """Return the ground of the same cluster and rules on which one job comes alone.
 
         Args:
             work_s: its time on one device.
@@ -105,7 +105,7 @@ def read_conditions(data: Any, file: str) -> tuple[TrainingConditions, ...]:
 
 
 def condition_changes(name: str, known: Sequence[TrainingConditions], here: TrainingConditions) -> str | None:
-    """How a benchmark differs from what a policy was trained and evaluated on, in one sentence; None where it does not.
+    """Return how a benchmark differs from what a policy was trained and evaluated on, in one sentence; None where it does not.
 
     Each aspect is compared by itself: a range is known that lies within those of all known benchmarks together.
 
@@ -156,7 +156,7 @@ def _range(
     of: Callable[[TrainingConditions], Range | None],
     unit: str,
 ) -> list[str]:
-    """The aspect ``of`` a ground where it is not within those known."""
+    """Return the aspect ``of`` a ground where it is not within those known."""
     result, ranges = of(here), [one for ground in known if (one := of(ground)) is not None]
     if result is None:
         return []
@@ -185,7 +185,7 @@ def _rule(one: TrainingConditions, rule: str) -> str:
 
 
 def _rules_of(scenario_settings: ScenarioSettings) -> dict[str, Any]:
-    """Those that differ from the defaults; semantics by their preset and the switches that differ from it."""
+    """Return rules that differ from the defaults; semantics by their preset and the switches that differ from it."""
     data: dict[str, Any] = scenario_settings.model_dump(mode="json", include=set(RULES), exclude_defaults=True)
     if isinstance(scenario_settings.semantics, PacmlSemantics):
         preset, target = scenario_settings.semantics.preset, PRESETS[scenario_settings.semantics.preset]
@@ -200,14 +200,14 @@ def _spelled(ends: Range) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Each name once, the first few of many."""
+    """Return each name once, the first few of many."""
     each = list(dict.fromkeys(names))
     rest = len(each) - MOST_NAMED
     return ", ".join(each[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _work_s(scenario: Scenario) -> tuple[Range, float]:
-    """Least and greatest time of a job on one device, and the mean, in seconds."""
+    """Return the least and greatest time of a job on one device, and the mean, in seconds."""
     workload = scenario.workload
     if workload.trace is not None:
         work_s = workload.traced_work_s

@@ -129,11 +129,11 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         return self._observations(), rewards.astype(np.float64), terminated, truncated, infos
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Whether each action is possible, ``(e, a)``."""
+        """Return whether each action is possible, ``(e, a)``."""
         return self.batch.masks().copy()
 
     def render(self) -> tuple[Any, ...] | None:
-        """A frame for each environment; None without a render mode."""
+        """Return a frame for each environment; None without a render mode."""
         mode = self.render_mode
         return None if mode is None else tuple(self.batch.frame(e, mode) for e in range(self.num_envs))
 
@@ -144,7 +144,7 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         self.batch.reset(e, rng, seed)
 
     def _infos(self, stepped: NDArray[np.bool_], begun: NDArray[np.bool_]) -> Infos:
-        """Infos as Gymnasium has them: values ``(e,)``, empty elsewhere, and under ``_name`` where they hold."""
+        """Return the infos as Gymnasium has them: values ``(e,)``, empty elsewhere, and under ``_name`` where they hold."""
         infos, shown = Infos(), stepped | begun
         for name, values in self.batch.infos(np.flatnonzero(shown).tolist()).items():
             self._note(infos, name, values, shown)
@@ -169,7 +169,7 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             infos[name], infos[f"_{name}"] = empty, which.copy()
 
     def _final_infos(self) -> Infos:
-        """The last observation and info of each episode that has just ended; nothing where none has."""
+        """Return the last observation and info of each episode that has just ended; nothing where none has."""
         over, last = self._is_over, self.batch.shown()
         if not over.any():
             return {}

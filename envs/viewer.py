@@ -18,7 +18,7 @@ CELL, GAP, MARGIN, LINE = 34, 4, 16, 18
 
 
 def occupants(scenario: Scenario, episodes: Episodes, e: int) -> tuple[NDArray[np.int64], float]:
-    """The job that holds each device, -1 where it is free, ``(n,)``, and the time of the decision in seconds."""
+    """Return the job that holds each device, -1 where it is free, ``(n,)``, and the time of the decision in seconds."""
     now_s = float(episodes.now_s[e])
     holder = np.full(scenario.cluster.num_devices, -1, np.int64)
     for job in np.flatnonzero((episodes.block[e] >= 0) & (episodes.finish_s[e] > now_s)).tolist():
@@ -27,7 +27,7 @@ def occupants(scenario: Scenario, episodes: Episodes, e: int) -> tuple[NDArray[n
 
 
 def ansi(scenario: Scenario, episodes: Episodes, e: int) -> str:
-    """One line per job that runs, and the devices as letters: a dot is free, equal letters are one job."""
+    """Return one line per job that runs, and the devices as letters: a dot is free, equal letters are one job."""
     holder, now_s = occupants(scenario, episodes, e)
     letters = {job: _letters(i) for i, job in enumerate(sorted(set(holder.tolist()) - {-1}))}
     rows, columns = _grid(scenario)
@@ -43,7 +43,7 @@ def ansi(scenario: Scenario, episodes: Episodes, e: int) -> str:
 
 
 def rgb_array(scenario: Scenario, episodes: Episodes, e: int) -> NDArray[np.uint8]:
-    """Devices as cells coloured by job graph, labelled with the job's number, ``(height, width, 3)``."""
+    """Return the devices as cells coloured by job graph, labelled with the job's number, ``(height, width, 3)``."""
     from PIL import Image, ImageDraw
 
     holder, now_s = occupants(scenario, episodes, e)
@@ -75,13 +75,13 @@ def rgb_array(scenario: Scenario, episodes: Episodes, e: int) -> NDArray[np.uint
 
 
 def _letters(number: int) -> str:
-    """A to Z, then AA, AB and so on."""
+    """Return a to Z, then AA, AB and so on."""
     before, last = divmod(number, 26)
     return (_letters(before - 1) if before else "") + chr(ord("A") + last)
 
 
 def _grid(scenario: Scenario) -> tuple[int, int]:
-    """Rows and columns of a picture: whole hosts stay in one row, and it is wider than high."""
+    """Return the rows and columns of a picture: whole hosts stay in one row, and it is wider than high."""
     n = scenario.cluster.num_devices
     unit = n // scenario.cluster.num_hosts if n % scenario.cluster.num_hosts == 0 else 1
     columns = unit * max(1, math.ceil(math.sqrt(2 * n) / unit))

@@ -176,7 +176,7 @@ def _row(world: EvaluatedWorld, name: str, kind: str, played: PlayedCases) -> Ro
 
 
 def _tuned(world: EvaluatedWorld, specs: Sequence[str], progress: Progress | None) -> dict[str, dict[str, Any]]:
-    """For each tuned baseline the choice that does best on the validation cases, of several the first."""
+    """Return for each tuned baseline the choice that does best on the validation cases, of several the first."""
     choices = {spec: result for spec in specs if world.kind(spec) != REFERENCE and (result := world.choices(spec))}
     if not choices:
         return {}
@@ -198,6 +198,6 @@ def _tuned(world: EvaluatedWorld, specs: Sequence[str], progress: Progress | Non
 
 
 def _mean(objective: Metric, played: PlayedCases) -> float:
-    """Of the known figures; where there is none, the worst by any objective."""
+    """Return the mean of the known figures; where there is none, the worst by any objective."""
     known = [value for figures in played.figures if (value := figures[objective.name]) is not None]
     return sum(known) / len(known) if known else objective.sign * float("inf")

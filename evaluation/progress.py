@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 
 
 def reported(items: Collection[Item], phase: str, progress: Progress | None) -> Iterator[Item]:
-    """The items of a phase one by one; ``progress`` is called before each and after the last."""
+    """Yield the items of a phase one by one; ``progress`` is called before each and after the last."""
     report = progress or (lambda phase, done, of: None)
     for done, item in enumerate(items):
         report(phase, done, len(items))

@@ -38,7 +38,7 @@ ROUNDING = 1e-12
 
 
 def interval(values: Sequence[float | None]) -> Interval | None:
-    """Mean and 95 % interval of a sample as ``mean``, ``low`` and ``high``; None where there is no value at all.
+    """Return the mean and 95 % interval of a sample as ``mean``, ``low`` and ``high``; None where there is no value at all.
 
     A single value has no interval: its low and high are None.
     """
@@ -56,7 +56,7 @@ def interval(values: Sequence[float | None]) -> Interval | None:
 
 @lru_cache(maxsize=1024)  # a report, a table and a verdict ask for the same figures
 def _ends_of_mean(sample: tuple[float, ...]) -> tuple[float, float]:
-    """The ends of the interval of a sample of mean 0 and deviation 1."""
+    """Return the ends of the interval of a sample of mean 0 and deviation 1."""
     from scipy.stats import bootstrap
 
     ends = bootstrap(
@@ -71,7 +71,7 @@ def _ends_of_mean(sample: tuple[float, ...]) -> tuple[float, float]:
 
 
 def paired(values: Sequence[float], against: Sequence[float]) -> Interval:
-    """Mean and 95 % interval of the differences of two policies seed by seed.
+    """Return the mean and 95 % interval of the differences of two policies seed by seed.
 
     Raises:
         ValueError: the samples are of unequal length or empty.
@@ -83,14 +83,14 @@ def paired(values: Sequence[float], against: Sequence[float]) -> Interval:
 
 
 def excludes_zero(difference: Mapping[str, Any]) -> int:
-    """-1 where an interval lies below zero, 1 where it lies above, 0 where it holds zero, there is none, or cases are too few."""
+    """Return -1 where an interval lies below zero, 1 where above, 0 where it holds zero, there is none, or cases are few."""
     if difference["low"] is None or difference.get("cases", FEWEST_CASES) < FEWEST_CASES:
         return 0
     return int(difference["low"] > 0) - int(difference["high"] < 0)
 
 
 def least(items: Iterable[Item], mean: Callable[[Item], float]) -> list[Item]:
-    """The items of the least mean, in the order given; several tie, and there are none where nothing is known."""
+    """Return the items of the least mean, in the order given; several tie, and there are none where nothing is known."""
     known = list(items)
     lowest = min(map(mean, known), default=math.nan)
     return [item for item in known if math.isclose(mean(item), lowest, rel_tol=ROUNDING)]

@@ -31,7 +31,7 @@ class OwnNetwork(nn.Module):
         )
 
     def forward(self, graphs: HeteroData) -> dict[str, torch.Tensor]:
-        """Embeddings of the nodes of each type, ``(nodes, hidden)``."""
+        """Return embeddings of the nodes of each type, ``(nodes, hidden)``."""
         nodes = {kind: layer(graphs[kind].x).relu() for kind, layer in self.enter.items()}
         for talk in self.rounds:
             heard = talk(nodes, graphs.edge_index_dict)

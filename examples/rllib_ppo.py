@@ -31,7 +31,7 @@ class ScorerRLModule(TorchRLModule, ValueFunctionAPI):
         return {Columns.ACTION_DIST_INPUTS: self.scorer(batch[Columns.OBS])[0]}
 
     def compute_values(self, batch, embeddings=None):
-        """Values of states, ``(b,)``."""
+        """Return the values of states, ``(b,)``."""
         return self.scorer(batch[Columns.OBS])[1]
 
 

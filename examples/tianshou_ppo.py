@@ -30,7 +30,7 @@ class CandidateHead(nn.Module):
         self.scorer, self.is_critic = scorer, is_critic
 
     def forward(self, obs, state=None, info=None):
-        """Values, or scores and the state as it is."""
+        """Return values, or scores and the state as it is."""
         scores, values = self.scorer({key: torch.as_tensor(obs[key]) for key in self.scorer.keys})
         return values.unsqueeze(-1) if self.is_critic else (scores, state)
 

@@ -50,7 +50,7 @@ class CandidateScorer(nn.Module):
         self.critic = nn.Sequential(nn.Linear(f + g, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1))
 
     def forward(self, observation: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Scores ``(b, a)``, `NOT_OFFERED` where the mask is 0, and values ``(b,)``."""
+        """Return the scores ``(b, a)``, `NOT_OFFERED` where the mask is 0, and values ``(b,)``."""
         actions = observation[self._of_actions].float()
         offered = observation["action_mask"] > 0
         rest = torch.cat([observation[key].float() for key in self._of_the_rest] or [actions[..., 0, :0]], dim=-1)
@@ -63,7 +63,7 @@ class CandidateScorer(nn.Module):
 
 
 def blocking_rates(network: CandidateScorer | None, benchmark: str, seeds: Sequence[int]) -> NDArray[np.float64]:
-    """Share of counted jobs that are turned away in the episode of each seed, ``(len(seeds),)``.
+    """Return the share of counted jobs that are turned away in the episode of each seed, ``(len(seeds),)``.
 
     Args:
         network: whose highest score is taken; None: an offered candidate at random.

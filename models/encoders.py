@@ -33,14 +33,14 @@ class MeanRound(nn.Module):
         self.lin_r.reset_parameters()
 
     def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
-        """``(n, width)`` of nodes ``(n, f)`` along edges ``(2, m)``, from the first row to the second."""
+        """Return ``(n, width)`` of nodes ``(n, f)`` along edges ``(2, m)``, from the first row to the second."""
         heard: Tensor = self.lin_l(mean_of(nodes.index_select(0, edges[0]), edges[1], len(nodes)))
         own: Tensor = self.lin_r(nodes)
         return heard + own
 
 
 def mean_of(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
-    """Means ``(g, f)`` of the rows of each group; zeros of one without any.
+    """Return the means ``(g, f)`` of the rows of each group; zeros of one without any.
 
     Args:
         values: ``(n, f)``.
@@ -53,7 +53,7 @@ def mean_of(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
 
 
 def largest_of(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
-    """The largest ``(g, f)`` of the rows of each group; zeros of one without any; arguments as of `mean_of`."""
+    """Return the largest ``(g, f)`` of the rows of each group; zeros of one without any; arguments as of `mean_of`."""
     empty, where = values.new_zeros(num_groups, values.shape[1]), group.unsqueeze(1).expand_as(values)
     return torch.scatter_reduce(empty, 0, where, values, "amax", include_self=False)
 
@@ -82,7 +82,7 @@ class GraphEncoder(nn.Module):
         self.read = nn.Linear(2 * hidden, embedding)
 
     def forward(self, ops: Tensor, edges: Tensor, graph_of_op: Tensor, num_graphs: int) -> Tensor:
-        """Embeddings ``(g, embedding)`` of ops ``(n, f)`` with edges ``(2, m)``."""
+        """Return the embeddings ``(g, embedding)`` of ops ``(n, f)`` with edges ``(2, m)``."""
         state = torch.relu(self.lift(ops))
         reversed_edges = edges.flip(0)
         for along, against in zip(self.along, self.against, strict=True):
@@ -136,7 +136,7 @@ class SetEncoder(nn.Module):
         self.size = 2 * hidden
 
     def forward(self, members: Tensor) -> Tensor:
-        """``(members, b, f)`` to ``(b, 2 hidden)``."""
+        """Map ``(members, b, f)`` to ``(b, 2 hidden)``."""
         # Reductions over the first axis run along contiguous memory, which is what makes them fast.
         lifted = torch.relu(self.lift(members))
         return torch.cat([lifted.mean(dim=0), lifted.amax(dim=0)], dim=1)

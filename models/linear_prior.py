@@ -33,7 +33,7 @@ class LinearPrior:
         self._num_blocks = scenario.space.num_blocks
 
     def of_decision(self, decision: Decision) -> NDArray[np.float32]:
-        """Scores of a decision's candidates, ``(a,)``; zero for those that hold several blocks, as published.
+        """Return the scores of a decision's candidates, ``(a,)``; zero for those that hold several blocks, as published.
 
         Raises:
             PolicyError: the decision holds nothing about the cluster.
@@ -44,7 +44,7 @@ class LinearPrior:
         return result.astype(np.float32)
 
     def of_episodes(self, episodes: Episodes) -> NDArray[np.float32]:
-        """Scores of the candidates of each episode's current decision, ``(e, a)``.
+        """Return the scores of the candidates of each episode's current decision, ``(e, a)``.
 
         Raises:
             PolicyError: candidates may hold several blocks.

@@ -49,31 +49,31 @@ class ScorePolicy(MaskableActorCriticPolicy):
         super().set_training_mode(mode)
 
     def forward(self, obs: Any, deterministic: bool = False, action_masks: Masks = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions ``(b,)``, values ``(b, 1)`` and log-probabilities ``(b,)``."""
+        """Return the actions ``(b,)``, values ``(b, 1)`` and log-probabilities ``(b,)``."""
         scores, values = self.network(obs)
         log_share = log_shares(scores, action_masks)
         actions = log_share.argmax(dim=1) if deterministic else torch.multinomial(log_share.exp(), 1).squeeze(1)
         return actions, values.unsqueeze(1), _at(log_share, actions)
 
     def evaluate_actions(self, obs: Any, actions: Tensor, action_masks: Masks = None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Values ``(b, 1)``, log-probabilities and entropies ``(b,)`` of given actions."""
+        """Return the values ``(b, 1)``, log-probabilities and entropies ``(b,)`` of given actions."""
         scores, values = self.network(obs)
         log_share = log_shares(scores, action_masks)
         return values.unsqueeze(1), _at(log_share, actions), -(log_share.exp() * log_share).sum(dim=1)
 
     def get_distribution(self, obs: Any, action_masks: Masks = None) -> MaskableCategoricalDistribution:
-        """The distribution over candidates."""
+        """Return the distribution over candidates."""
         log_share = log_shares(self.network(obs)[0], action_masks)
         return MaskableCategoricalDistribution(log_share.shape[1]).proba_distribution(log_share)
 
     def predict_values(self, obs: Any) -> Tensor:
-        """Values ``(b, 1)``."""
+        """Return the values ``(b, 1)``."""
         values: Tensor = self.network.values(obs)
         return values.unsqueeze(1)
 
 
 def log_shares(scores: Tensor, action_masks: Masks = None) -> Tensor:
-    """Log-probabilities of all candidates, ``(b, a)``.
+    """Return the log-probabilities of all candidates, ``(b, a)``.
 
     Candidates that are not offered score so low that their probability is exactly zero. Masks come only from a caller
     who forbids more than that.

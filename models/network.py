@@ -81,7 +81,7 @@ class CandidateNetwork(nn.Module):
         self.graph_encoder, self._cache, self._encoder_weights = NoGraph(self.settings.graph_embedding), None, None
 
     def graph_embeddings(self) -> Tensor:
-        """Embedding of each graph of the scenario, ``(g, embedding)``.
+        """Return the embedding of each graph of the scenario, ``(g, embedding)``.
 
         Kept between calls that need no gradient, while the encoder's weights stay as they are and where they are.
         """
@@ -95,17 +95,17 @@ class CandidateNetwork(nn.Module):
         return self._cache
 
     def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Scores ``(b, a)`` and values ``(b,)`` of a batch of observations (see `envs.job_partitioning`)."""
+        """Return the scores ``(b, a)`` and values ``(b,)`` of a batch of observations (see `envs.job_partitioning`)."""
         seen = self.laid_out(observation)
         result, values = self._offered_scores(seen)
         return _padded(seen, result), values
 
     def laid_out(self, observation: dict[str, Tensor]) -> Offered:
-        """Observations as the layers read them, with each degree's own features."""
+        """Return the observations as the layers read them, with each degree's own features."""
         return Offered.from_observation(observation, dict.fromkeys(SLOTTED, self.static.degrees))
 
     def _offered_scores(self, seen: Offered) -> tuple[Tensor, Tensor]:
-        """Scores ``(v,)`` of the candidates that are offered alone, and values ``(b,)``."""
+        """Return the scores ``(v,)`` of the candidates that are offered alone, and values ``(b,)``."""
         embedded = self.graph_embeddings()[seen.states["graph_id"].reshape(-1).long()]
         context = self._context(seen.states, embedded)
         features = [seen.rows["candidates"], self.slot_encoder(seen.rows["candidate_slots"])]
@@ -116,7 +116,7 @@ class CandidateNetwork(nn.Module):
         return result, self._value(context, embedded)
 
     def values(self, observation: dict[str, Tensor]) -> Tensor:
-        """Values ``(b,)`` alone."""
+        """Return the values ``(b,)`` alone."""
         states = self.laid_out(observation).states
         embedded = self.graph_embeddings()[states["graph_id"].reshape(-1).long()]
         return self._value(self._context(states, embedded), embedded)
@@ -143,7 +143,7 @@ class CandidateNetwork(nn.Module):
 
 
 def _padded(seen: Offered, result: Tensor) -> Tensor:
-    """Scores of offered candidates ``(v,)`` among all, ``(b, a)``."""
+    """Return the scores of offered candidates ``(v,)`` among all, ``(b, a)``."""
     shape = len(seen.count), seen.num_candidates
     scores = torch.full(shape, NOT_OFFERED, dtype=result.dtype, device=result.device)
     return scores.index_put((seen.sample, seen.candidate), result)
@@ -216,7 +216,7 @@ class Offered:
 
 
 def _members_first(value: Tensor, sample: Tensor, candidate: Tensor, own: Tensor | None) -> Tensor:
-    """Of ``(b, a, d, f)`` the chosen ones, members first, with features of the members themselves after theirs."""
+    """Return of ``(b, a, d, f)`` the chosen ones, members first, with features of the members themselves after theirs."""
     num = len(sample)
     if value.device.type != "cpu" or value.dtype != torch.float32 or value.requires_grad:
         result = value[sample, candidate].transpose(0, 1)

@@ -37,17 +37,17 @@ Made = TypeVar("Made")
 
 
 def shipped_folder() -> Path:
-    """The folder of the policies that come with the package."""
+    """Return the folder of the policies that come with the package."""
     return Path(str(resources("meshwright.models"))) / "shipped"
 
 
 def shipped_with(ending: str) -> list[str]:
-    """Names of the shipped policies whose files end so."""
+    """Return the names of the shipped policies whose files end so."""
     return sorted(path.name.removesuffix(ending) for path in shipped_folder().iterdir() if path.name.endswith(ending))
 
 
 def policy_path(spec: str, ending: str, what: str) -> Path:
-    """The run folder or file of a policy, which need not exist; ``shipped:NAME`` comes with the package.
+    """Return the run folder or file of a policy, which need not exist; ``shipped:NAME`` comes with the package.
 
     Args:
         spec: a path, or ``shipped:NAME``.
@@ -67,7 +67,7 @@ def policy_path(spec: str, ending: str, what: str) -> Path:
 
 
 def with_weights(network: Network, weights: Mapping[str, Any], file: str | Path) -> Network:
-    """A network with saved weights, ready to play.
+    """Return a network with saved weights, ready to play.
 
     Raises:
         CheckpointError: they are of other shapes than the settings make.

@@ -65,7 +65,7 @@ class SavedNetwork(SavedPolicy):
         return replace(saved, prior=LinearWeights.from_data(data["prior"], file)) if "prior" in data else saved
 
     def network(self, static: StaticFeatures) -> CandidateNetwork:
-        """A network with these weights that serves a scenario.
+        """Return a network with these weights that serves a scenario.
 
         Raises:
             CheckpointError: the weights do not fit the widths.
@@ -130,7 +130,7 @@ class NetworkPolicy:
         return numbers[int(self.scores({**seen, **of_candidates}).argmax())]
 
     def scores(self, observation: Mapping[str, NDArray[Any]]) -> torch.Tensor:
-        """The score of each candidate, ``(a,)``."""
+        """Return the score of each candidate, ``(a,)``."""
         batch = {key: torch.as_tensor(value)[None] for key, value in observation.items()}
         with torch.no_grad():
             scores: torch.Tensor = self._network(batch)[0][0]
@@ -138,7 +138,7 @@ class NetworkPolicy:
 
     @staticmethod
     def _own(decision: Decision, rules: Sequence[str]) -> dict[int, str]:
-        """The candidates that would be offered if there were no other rules, in the order that they would have, and whose.
+        """Return the candidates that would be offered if there were no other rules, in the order that they would have, and whose.
 
         Where an earlier rule of the scenario takes the same block, its candidate is taken for theirs.
         """

@@ -89,7 +89,7 @@ def _check_archive(content: bytes) -> None:
 
 
 def _tensors(data: Any) -> Iterator[torch.Tensor]:
-    """Every tensor in nested mappings and sequences, which may hold themselves."""
+    """Yield every tensor in nested mappings and sequences, which may hold themselves."""
     waiting, seen = [data], set[int]()
     while waiting:
         value = waiting.pop()

@@ -51,7 +51,7 @@ def load(path: Path, key: str) -> dict[str, Any]:
 
 
 def digest_of(data: dict[str, Any]) -> str:
-    """A hash of tensors and plain data."""
+    """Return a hash of tensors and plain data."""
     return files.digest(_hashable(data))
 
 

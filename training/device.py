@@ -16,7 +16,7 @@ CUBLAS_WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 def pick_device(name: str) -> str:
-    """``cpu`` or ``cuda``; ``auto`` takes a GPU where there is one.
+    """Return ``cpu`` or ``cuda``; ``auto`` takes a GPU where there is one.
 
     Raises:
         ConfigError: a GPU is asked for and there is none.

@@ -35,12 +35,12 @@ SetUp = Callable[[str, int, int], None]
 
 
 def percent(share: float) -> str:
-    """A share in per cent."""
+    """Return a share in per cent."""
     return f"{100 * share:.2f} %"
 
 
 def written(value: float) -> str:
-    """A value of an objective to four digits, without powers of ten where thousands can be read."""
+    """Return a value of an objective to four digits, without powers of ten where thousands can be read."""
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 

@@ -35,7 +35,7 @@ def make_ppo(
     device: str | torch.device = "cpu",
     buffer: tuple[type[RolloutBuffer], dict[str, Any]] | None = None,
 ) -> MaskablePPO:
-    """A model that has yet to learn.
+    """Return a model that has yet to learn.
 
     Args:
         make_network: makes what is learned, see `ScorePolicy`.
@@ -129,13 +129,13 @@ def average_in(average: torch.nn.Module, newest: torch.nn.Module, share: float) 
 
 
 def figures_of(logger: Logger) -> dict[str, float]:
-    """The numbers of the latest update that PPO has logged and not yet written, but for times."""
+    """Return the numbers of the latest update that PPO has logged and not yet written, but for times."""
     figures = logger.name_to_value.items()
     return {key: float(value) for key, value in figures if not key.startswith("time/") and isinstance(value, SCALARS)}
 
 
 def model_state(model: MaskablePPO) -> dict[str, Any]:
-    """Tensors and plain data that `restore_model` continues from: weights, optimizer, counts, and the generators of PPO."""
+    """Return tensors and plain data that `restore_model` continues from: weights, optimizer, counts, and PPO's generators."""
     kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 - PPO shuffles with this generator
     return {
         "num_timesteps": model.num_timesteps,
@@ -149,7 +149,7 @@ def model_state(model: MaskablePPO) -> dict[str, Any]:
 
 
 def restore_model(data: dict[str, Any], model: MaskablePPO) -> None:
-    """Weights, optimizer, counts and generators of a fresh model of the same config."""
+    """Restore weights, optimizer, counts and generators of a fresh model of the same config."""
     model.policy.load_state_dict(data["policy"])
     model.policy.optimizer.load_state_dict(data["optimizer"])
     model.num_timesteps = data["num_timesteps"]

@@ -176,7 +176,7 @@ class TrainingRun:
             self._learner.learn(self)
 
     def is_due(self, every: int, **of: Any) -> bool:
-        """Whether a validation is due: so many steps after the latest row with these values."""
+        """Return whether a validation is due: so many steps after the latest row with these values."""
         last = next((row for row in reversed(self.curve) if of.items() <= row.items()), None)
         return last is None or self._learner.step - int(last[self._method.step_key]) >= every
 
@@ -280,7 +280,7 @@ class TrainingRun:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        """The time in which the run trains; a stop by a callback ends it without an error."""
+        """Time the span in which the run trains; a stop by a callback ends it without an error."""
         learner, about = self._learner, self._learner.reported
         self._called = [*self._clocks, *writers(self._settings.log, about.method), *self._options]
         start = RunStart(
@@ -315,7 +315,7 @@ class TrainingRun:
                 callback.on_end(end)
 
     def _take(self, value: float) -> bool:
-        """Whether a value is better than all before."""
+        """Return whether a value is better than all before."""
         sign = 1.0 if self._learner.reported.is_less_better else -1.0
         is_best = self.best is None or sign * value < sign * self.best
         if is_best:

@@ -132,7 +132,7 @@ class RunFolder:
 
 
 def resumed_files(path: Path) -> list[Path]:
-    """The files that a resumed run of any method reads or writes again in its folder, whether they exist or not."""
+    """Return the files that a resumed run of any method reads or writes again in its folder, whether they exist or not."""
     names = ["config.yaml", "command.txt", "versions.json", "learning_curve.json"]
     names += ["line_to_beat.json", "placements.pt", "searched.pt", "imitated.pt", "log.csv"]
     names += [f"{name}{ending}" for name in ("checkpoint", "policy") for ending in (".pt", ".json")]
@@ -141,11 +141,11 @@ def resumed_files(path: Path) -> list[Path]:
 
 
 def to_yaml(config: settings.Settings) -> str:
-    """A config as YAML with every default written out."""
+    """Return a config as YAML with every default written out."""
     return yaml12.dump(config.model_dump(mode="json"))
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, of the packages that figures depend on, and the kind of machine."""
+    """Return the versions of Python, of the packages that figures depend on, and the kind of machine."""
     result = {name: importlib.metadata.version(name) for name in PACKAGES}
     return {"python": platform.python_version(), "machine": platform.machine(), **result}

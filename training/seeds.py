@@ -42,7 +42,7 @@ class SeedRun:
 
 
 def seeds_of(text: str) -> tuple[int, ...]:
-    """Seeds as ``0,1,2`` spells them.
+    """Return the seeds as ``0,1,2`` spells them.
 
     Raises:
         ConfigError: no numbers, one twice, or too many.
@@ -58,7 +58,7 @@ def seeds_of(text: str) -> tuple[int, ...]:
 
 
 def seed_folder(prefix: Path, seed: int) -> Path:
-    """The run folder of a seed: ``PREFIX-seed-N``."""
+    """Return the run folder of a seed: ``PREFIX-seed-N``."""
     return prefix.with_name(f"{prefix.name}-seed-{seed}")
 
 

@@ -70,7 +70,7 @@ def check_something_to_learn(name: str, scenario: Scenario, seeds: Sequence[int]
 
 
 def _tied_rates(scenario: Scenario, seeds: Sequence[int]) -> list[float] | None:
-    """Blocking rate of each episode, the same for all policies; None where one of them differs."""
+    """Return the blocking rate of each episode, the same for all policies; None where one of them differs."""
     results: dict[int, float] = {}
     *rules, picky = _choosers(scenario)
     for choosers in (rules, [picky]):
@@ -85,7 +85,7 @@ def _tied_rates(scenario: Scenario, seeds: Sequence[int]) -> list[float] | None:
 
 
 def _choosers(scenario: Scenario) -> Iterator[Policy]:
-    """Rules of thumb by every placement rule, the last one picky; those first that differ most."""
+    """Yield the rules of thumb by every placement rule, the last one picky; those first that differ most."""
     degrees, placements = scenario.space.degrees, scenario.settings.placement_rules
     names = ["max", "min", *NAMES, *(f"fixed-{degree}" for degree in degrees)]
     for name in dict.fromkeys(f"{name}@{placement}" for placement in placements for name in names):

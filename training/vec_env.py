@@ -72,7 +72,7 @@ class JobPartitioningVecEnv(EpisodesVecEnv):
         return self.observations()
 
     def observations(self) -> Observations:
-        """Copies of the current observations, ``(e, ...)`` each."""
+        """Return copies of the current observations, ``(e, ...)`` each."""
         seen = super().observations()
         if self._has_prior:
             shape = self.num_envs, self.batch.num_actions
@@ -101,7 +101,7 @@ class JobPartitioningVecEnv(EpisodesVecEnv):
         return rewards, is_over, infos
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Arrays from which `restore` continues exactly."""
+        """Return arrays from which `restore` continues exactly."""
         own = {"round": self._round.copy(), "return": self._return.copy(), "length": self._length.copy()}
         return {**self.batch.state(), **own}
 

@@ -89,7 +89,7 @@ RUNS = (
 
 
 def built(model: BenchmarkedModel, sequence: int) -> torch.nn.Module:
-    """The network with random weights in float32, on the current device; attention by PyTorch's own kernel, no dropout."""
+    """Return the network with random weights in float32, on the current device; attention by PyTorch's own kernel, no dropout."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     if model.family == "gpt2":
@@ -110,7 +110,7 @@ def built(model: BenchmarkedModel, sequence: int) -> torch.nn.Module:
 
 
 def sharded(network: Any, run: StepRun, device: torch.device) -> torch.nn.Module:
-    """Layers wrapped as torchtitan does: recomputed, compiled, sharded, from the inner to the outer."""
+    """Return the layers wrapped as torchtitan does: recomputed, compiled, sharded, from the inner to the outer."""
     if run.recompute == "full":
         network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     layers = network.transformer.h if hasattr(network, "transformer") else network.model.layers
@@ -126,7 +126,7 @@ def sharded(network: Any, run: StepRun, device: torch.device) -> torch.nn.Module
 
 
 def timed(run: StepRun, device: torch.device, model: BenchmarkedModel) -> dict[str, float]:
-    """Median seconds of a step, and peaks of memory in GiB as the allocator gave out and held it."""
+    """Return the median seconds of a step, and peaks of memory in GiB as the allocator gave out and held it."""
     torch.manual_seed(0)
     with device:
         network = sharded(built(model, run.sequence), run, device)
@@ -155,7 +155,7 @@ def timed(run: StepRun, device: torch.device, model: BenchmarkedModel) -> dict[s
 
 
 def row(run: StepRun, model: BenchmarkedModel, result: dict[str, float], device: str) -> dict[str, Any]:
-    """As `meshwright dev validate step-times` reads it."""
+    """Return a row as `meshwright dev validate step-times` reads it."""
     return {
         "id": run.name,
         "family": f"fsdp2-one-{device}",

@@ -52,7 +52,7 @@ print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def kernel_figures() -> list[BenchmarkFigure]:
-    """Scheduling of one step of a 10,000-task graph on 64 devices: compiled kernel against the plain reference."""
+    """Compare the scheduling of one step of a 10,000-task graph on 64 devices: compiled kernel against the plain reference."""
     cluster, graph = load_cluster("preset:ramp-4x4x4"), load_graph("zoo:gpt2-small")
     network, costs = RankNetwork(cluster, np.arange(64)), CostSettings(contention="independent")
     splits = uniform_splits(graph, 64)
@@ -75,7 +75,7 @@ def kernel_figures() -> list[BenchmarkFigure]:
 
 
 def environment_figures() -> list[BenchmarkFigure]:
-    """Decisions per second of the environment, one episode and 256 side by side, random offered candidates."""
+    """Return the decisions per second of the environment, one episode and 256 side by side, random offered candidates."""
     benchmark = load_benchmark("quickstart")
     scenario = benchmark.build()
     rng = np.random.default_rng(0)
@@ -118,7 +118,7 @@ def plain_environment() -> list[BenchmarkFigure]:
 
 
 def start_up_figures() -> list[BenchmarkFigure]:
-    """Seconds until the package is imported and until the command line has printed its help."""
+    """Return the seconds until the package is imported and until the command line has printed its help."""
     python = sys.executable
     imported = median_s(lambda: subprocess.run([python, "-c", "import meshwright"], check=True))
     nothing = median_s(lambda: subprocess.run([python, "-c", "pass"], check=True))

@@ -30,7 +30,7 @@ REFERENCE_FLOWS = (10, 100, 1_000)
 
 
 def fair_sharing_events() -> list[BenchmarkFigure]:
-    """Milliseconds per event by the number of flows, its growth, and the plain reference's filling."""
+    """Return the milliseconds per event by the number of flows, its growth, and the plain reference's filling."""
     cluster, rng = clos(), np.random.default_rng(0)
     on = f"Clos of {cluster.num_hosts} hosts, {len(cluster.links)} links"
     figures, event_s = [], {}
@@ -54,7 +54,7 @@ def fair_sharing_events() -> list[BenchmarkFigure]:
 
 
 def clos() -> Cluster:
-    """Hosts as in the presets, 64 leaves of 16 hosts and 16 spines, oversubscribed four to one."""
+    """Return the hosts as in the presets, 64 leaves of 16 hosts and 16 spines, oversubscribed four to one."""
     topology = ClosSettings(
         kind="clos",
         num_hosts=1024,
@@ -73,7 +73,7 @@ def clos() -> Cluster:
 
 
 def random_flows(cluster: Cluster, rng: np.random.Generator, num_flows: int) -> Flows:
-    """Messages of about 1 to 100 MB between devices drawn at random."""
+    """Return the messages of about 1 to 100 MB between devices drawn at random."""
     ends = rng.integers(0, cluster.num_devices, (num_flows, 2))
     ends[:, 1] += ends[:, 0] == ends[:, 1]
     ends %= cluster.num_devices
@@ -82,7 +82,7 @@ def random_flows(cluster: Cluster, rng: np.random.Generator, num_flows: int) -> 
 
 
 def events_s(cluster: Cluster, rng: np.random.Generator, num_flows: int, num_events: int) -> float:
-    """Mean seconds of an event with that many flows under way."""
+    """Return the mean seconds of an event with that many flows under way."""
     sharing = new_sharing(cluster.links, random_flows(cluster, rng, num_flows + num_events))
     now_s = fill_up(sharing, num_flows)
     began = time.perf_counter()
@@ -91,7 +91,7 @@ def events_s(cluster: Cluster, rng: np.random.Generator, num_flows: int, num_eve
 
 
 def reference_s(cluster: Cluster, rng: np.random.Generator, num_flows: int) -> float:
-    """Seconds in which the plain reference finds the rates once, in floating-point numbers."""
+    """Return the seconds in which the plain reference finds the rates once, in floating-point numbers."""
     flows = random_flows(cluster, rng, num_flows)
     bandwidth = cluster.links.bandwidth_bytes_per_s.tolist()
     paths = {flow: flows.path(flow) for flow in range(num_flows)}

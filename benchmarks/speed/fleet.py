@@ -29,7 +29,7 @@ NUM_PLAIN_JOBS = 30
 
 
 def fleet_figures() -> list[BenchmarkFigure]:
-    """256 and 1,024 devices, each with and without sharing."""
+    """Yield fleets of 256 and 1,024 devices, each with and without sharing."""
     results = []
     for num_hosts in (32, 128):
         network = fleet_network(clos(num_hosts, 8, 4, num_spines=4, oversubscription=4, nics_per_host=4)).arrays
@@ -60,7 +60,7 @@ def _menu(network: FleetNetwork) -> MenuTable:
 
 
 def _step_s(degree: int, work_s: float, num_bytes: float) -> Callable[[int, int, int], float]:
-    """Seconds of a step in each placement class: work and, between hosts, bytes at 50 GB/s."""
+    """Return the seconds of a step in each placement class: work and, between hosts, bytes at 50 GB/s."""
 
     def step_s(_: int, part: int, spread: int) -> float:
         across_s = 0.0 if degree == part else num_bytes / 50e9 * (1.2 if spread < 4 else 1.0)
@@ -108,7 +108,7 @@ def _play(problem, state):  # type: ignore[no-untyped-def]
 
 
 def _plain_per_s(problem: FleetProblem, state: FleetState) -> float:
-    """The first jobs of the first episode."""
+    """Return the first jobs of the first episode."""
     names = ("arrival_s", "job_type", "num_steps", "deadline_s")
     fleet = PlainFleet(problem, *(getattr(state, name)[0, :NUM_PLAIN_JOBS] for name in names))
     began, count = time.perf_counter(), 0

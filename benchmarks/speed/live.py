@@ -18,7 +18,7 @@ NUM_HOSTS, NUM_JOBS, NUM_CHANGES = 512, 2_000, 1_000_000
 
 
 def live_figures() -> list[BenchmarkFigure]:
-    """Seconds of CPU and of waiting for the disk, as a command takes them after its start."""
+    """Return the seconds of CPU and of waiting for the disk, as a command takes them after its start."""
     on = f"{NUM_JOBS:,} jobs on {NUM_HOSTS} hosts"
     first, second = _listing(0), _listing(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +56,7 @@ def _job(number: int, host: int, device: int) -> HeldJob:
 
 
 def _listing(turn: int) -> ClusterState:
-    """Jobs on two devices of a host; a tenth of them has another number in another turn."""
+    """Return the jobs on two devices of a host; a tenth of them has another number in another turn."""
     jobs = []
     for number in range(NUM_JOBS):
         host, pair = divmod(number, 4)
@@ -80,7 +80,7 @@ def _once_s(action: Callable[[], object]) -> float:
 
 
 def _fill(path: Path) -> None:
-    """Jobs that come and go, as a ledger holds them, with the snapshot that it would have made."""
+    """Write jobs that come and go, as a ledger holds them, with the snapshot that it would have made."""
     ledger = KeptState(path)
     ledger.apply(lambda before: JobAdded(job=_job(0, NUM_HOSTS, 0)))
     database = sqlite3.connect(path)

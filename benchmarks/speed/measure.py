@@ -24,7 +24,7 @@ class BenchmarkFigure:
 
 
 def median_s(action: Callable[[], object]) -> float:
-    """Median wall-clock seconds of an action over `REPEATS` runs, after one that is not counted."""
+    """Return the median wall-clock seconds of an action over `REPEATS` runs, after one that is not counted."""
     action()
     times = []
     for _ in range(REPEATS):

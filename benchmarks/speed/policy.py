@@ -47,7 +47,7 @@ TIMED = {
 
 
 def policy_figures() -> list[BenchmarkFigure]:
-    """Latency of one decision of the shipped network, and PPO end to end."""
+    """Return the latency of one decision of the shipped network, and PPO end to end."""
     torch.set_num_threads(1)
     scenario = load_benchmark("quickstart").build()
     return [*_latency(scenario), *_training(scenario)]
@@ -87,7 +87,7 @@ def _training(scenario: Scenario) -> Iterator[BenchmarkFigure]:
 
 
 def _shares(run: Callable[[], object], on: str) -> Iterator[BenchmarkFigure]:
-    """Where the time of a training run goes."""
+    """Yield where the time of a training run goes."""
     with _timed() as spent_s:
         began = time.perf_counter()
         run()
@@ -105,7 +105,7 @@ def _shares(run: Callable[[], object], on: str) -> Iterator[BenchmarkFigure]:
 
 @contextmanager
 def _timed() -> Iterator[dict[str, float]]:
-    """Seconds spent within each of the `TIMED` calls."""
+    """Add up the seconds spent within each of the `TIMED` calls."""
     spent_s = dict.fromkeys(TIMED, 0.0)
     originals = {name: getattr(owner, call) for name, (owner, call) in TIMED.items()}
 
@@ -129,7 +129,7 @@ def _timed() -> Iterator[dict[str, float]]:
 
 
 def learning_figures() -> Iterator[BenchmarkFigure]:
-    """Decisions a second of processor and of wall time, and shares of the time."""
+    """Yield decisions a second of processor and of wall time, and shares of the time."""
     torch.set_num_threads(1)
     for name in BENCHMARKS:
         changes = [f"benchmark=preset:{name}", "search=null", f"total_steps={LEARNED_STEPS}", "num_validation_seeds=1"]

@@ -61,7 +61,7 @@ def search_figures() -> list[BenchmarkFigure]:
 
 
 def _median(shape: TransformerShape, batch: int, cluster: Cluster, top: int | None) -> tuple[float, float, Searched]:
-    """Seconds of a search and until its first answer, after one that is not counted, and what it found."""
+    """Return the seconds of a search and until its first answer, after one that is not counted, and what it found."""
     runs = [_run(shape, batch, cluster, top) for _ in range(REPEATS + 1)][1:]
     return statistics.median(run[0] for run in runs), statistics.median(run[1] for run in runs), runs[0][2]
 
@@ -82,7 +82,7 @@ def _run(shape: TransformerShape, batch: int, cluster: Cluster, top: int | None)
 
 
 def _hosts(number: int) -> Cluster:
-    """So many of the hosts of the preset ``dgx-a100-8x8``."""
+    """Return so many of the hosts of the preset ``dgx-a100-8x8``."""
     data = load_cluster("preset:dgx-a100-8x8").to_data()
     data["name"] = f"dgx-a100-{number}x8"
     data["topology"] |= {"num_hosts": number, "hosts_per_leaf": min(number, 16)}
@@ -90,7 +90,7 @@ def _hosts(number: int) -> Cluster:
 
 
 def pricing_figures() -> list[BenchmarkFigure]:
-    """The price of a layout, of a group, and the signatures of blocks."""
+    """Return the price of a layout, of a group, and the signatures of blocks."""
     return [*_layout(), *_groups(), *_signatures()]
 
 

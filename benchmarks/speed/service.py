@@ -32,7 +32,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def service_figures() -> list[BenchmarkFigure]:
-    """A rule and a trained network, every decision on the disk before it is answered."""
+    """Return a rule and a trained network, every decision on the disk before it is answered."""
     jobs = [{"job": f"zoo:{name}"} for name in SMALL]
     many = [{**jobs[n % len(jobs)], "max_devices": 4 + n // len(jobs)} for n in range(NUM_KINDS)]
     figures: list[BenchmarkFigure] = []
@@ -44,7 +44,7 @@ def service_figures() -> list[BenchmarkFigure]:
 
 @contextmanager
 def serving(policy: str, *words: str) -> Iterator[tuple[int, int]]:
-    """A service in a process of its own; its port and process id."""
+    """Run a service in a process of its own; its port and process id."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         state = str(Path(folder) / "s.db")
@@ -123,7 +123,7 @@ async def _one_at_a_time(connection: Connection, requests: Sequence[dict[str, An
 
 
 async def _at_a_rate(port: int, requests: Sequence[dict[str, Any]]) -> tuple[list[float], int]:
-    """How late each answer came after its request was due, and how many were none."""
+    """Return how late each answer came after its request was due, and how many were none."""
     late_s: list[float] = []
     held: asyncio.Queue[str] = asyncio.Queue()
     due: asyncio.Queue[int | None] = asyncio.Queue()
@@ -179,7 +179,7 @@ async def _burst(port: int, requests: Sequence[dict[str, Any]]) -> float:
 
 @asynccontextmanager
 async def connected(port: int) -> AsyncIterator[Connection]:
-    """A connection to the service."""
+    """Open a connection to the service."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield reader, writer
@@ -188,7 +188,7 @@ async def connected(port: int) -> AsyncIterator[Connection]:
 
 
 async def call(connection: Connection, method: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
-    """Status and content of an answer."""
+    """Return the status and content of an answer."""
     reader, writer = connection
     sent = b"" if body is None else json.dumps(body).encode()
     lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", f"Content-Length: {len(sent)}"]
@@ -204,13 +204,13 @@ async def call(connection: Connection, method: str, path: str, body: Any = None,
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process so far."""
+    """Return the CPU seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_bytes(pid: int) -> int:
-    """Memory of a process that lies in main memory."""
+    """Return the memory of a process that lies in main memory."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

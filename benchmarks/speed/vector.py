@@ -19,7 +19,7 @@ SECONDS = 2.0
 
 
 def vector_figures() -> Iterator[BenchmarkFigure]:
-    """Steps per second of every id that is made of the named benchmark; random possible actions, episodes that begin anew."""
+    """Yield steps per second of every id that is made of the benchmark; random possible actions, episodes that begin anew."""
     benchmark = load_benchmark("quickstart")
     scenario = benchmark.build()
     cases: list[tuple[str, str, dict[str, Any]]] = [
@@ -65,7 +65,7 @@ def _single(env: Any) -> Iterator[int]:
 
 
 def _steps_per_s(steps: Iterator[int]) -> float:
-    """The median over `REPEATS` spans, each as long as episodes take to spread over their steps; a first one does not count."""
+    """Return the median over `REPEATS` spans, each as long as episodes take to spread over their steps; the first is left out."""
     rates = []
     for _ in range(REPEATS + 1):
         began, num_steps = time.perf_counter(), 0

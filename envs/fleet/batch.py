@@ -153,7 +153,7 @@ class FleetBatch(BatchedEpisodes):
         return fleet_text(self.fleet, self.state, e)
 
     def arrays(self) -> dict[str, Any]:
-        """Copies of all arrays; with the generators they make a checkpoint."""
+        """Return copies of all arrays; with the generators they make a checkpoint."""
         return {key: value.copy() for key, value in self.state._asdict().items()}
 
     def restore(self, arrays: dict[str, Any]) -> None:

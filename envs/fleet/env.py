@@ -22,7 +22,7 @@ def fleet_episodes(
     fleet: Fleet | None = None,
     cache: str | Path | None = None,
 ) -> FleetBatch:
-    """Episodes of a fleet; for the arguments see `FleetEnv`."""
+    """Return episodes of a fleet; for the arguments see `FleetEnv`."""
     if fleet is None:
         choice = benchmark if isinstance(benchmark, FleetBenchmark) else load_fleet_benchmark(str(benchmark))
         fleet = choice.build(cache=None if cache is None else Path(cache))
@@ -100,11 +100,11 @@ class FleetEnv(EpisodeEnv):
         return self._batch.fleet
 
     def graphs(self) -> tuple[JobGraph, ...]:
-        """The job graphs that ``offer_type`` and ``running_type`` number; `fleet.cluster` is where they run."""
+        """Return the job graphs that ``offer_type`` and ``running_type`` number; `fleet.cluster` is where they run."""
         return self.fleet.graphs
 
     def menu(self) -> list[dict[str, Any]]:
-        """The menu in plain figures, an entry a row (see `envs.fleet.menu_lines`)."""
+        """Return the menu in plain figures, an entry a row (see `envs.fleet.menu_lines`)."""
         return menu_lines(self.fleet)
 
     def record(self) -> FleetRecord:
@@ -119,5 +119,5 @@ class FleetVectorEnv(BatchVectorEnv):
     batch: FleetBatch
 
     def graphs(self) -> tuple[JobGraph, ...]:
-        """The job graphs that ``offer_type`` and ``running_type`` number."""
+        """Return the job graphs that ``offer_type`` and ``running_type`` number."""
         return self.batch.fleet.graphs

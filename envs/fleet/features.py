@@ -168,7 +168,7 @@ def observed_links(fleet: Fleet) -> NDArray[np.float32] | None:
 
 
 def with_links(bandwidths: NDArray[np.float32] | None, seen: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Observations of episodes, with `LINK` of each trunk and host where there are `observed_links`, ``(e, r, m, 4)``."""
+    """Return observations of episodes, with `LINK` of each trunk and host where there are `observed_links`, ``(e, r, m, 4)``."""
     if bandwidths is None:
         return dict(seen)
     is_below = bandwidths[..., 0] > 0
@@ -183,7 +183,7 @@ def with_links(bandwidths: NDArray[np.float32] | None, seen: Mapping[str, NDArra
 
 
 def link_bandwidths(network: FleetNetwork) -> NDArray[np.float32]:
-    """Bandwidths of each host's card and of each trunk above it, as shares of the fastest link's, ``(r, m, 2)``.
+    """Return the bandwidths of each host's card and of each trunk above it, as shares of the fastest link's, ``(r, m, 2)``.
 
     Zeros where a host is not below a trunk; ones of each host where there are no trunks.
     """
@@ -196,7 +196,7 @@ def link_bandwidths(network: FleetNetwork) -> NDArray[np.float32]:
 
 
 def trunk_members(network: FleetNetwork) -> NDArray[np.float32]:
-    """Whether each host is below each trunk, ``(r, m)``; without trunks each host has one of its own."""
+    """Return whether each host is below each trunk, ``(r, m)``; without trunks each host has one of its own."""
     num_trunks, group = network.num_trunks, network.host_group
     if num_trunks == 0:
         return np.eye(len(group), dtype=np.float32)

@@ -210,7 +210,7 @@ class Fleet:
         return " and ".join(results) or "other arrivals or rules"
 
     def sample(self, rng: np.random.Generator) -> Jobs:
-        """Jobs of an episode: a Poisson process, types by weight, durations and deadlines as the settings say.
+        """Return the jobs of an episode: a Poisson process, types by weight, durations and deadlines as the settings say.
 
         A workload draws them as in a scenario of the first world, from the same generator the same ones.
         """
@@ -233,13 +233,13 @@ class Fleet:
         return Jobs(arrival_s, kind, self.problem.degrees[degree], num_steps, deadline_s)
 
     def new_state(self, num_episodes: int) -> FleetState:
-        """Arrays for some episodes."""
+        """Return arrays for some episodes."""
         return new_state(self.problem, num_episodes, self.settings.num_jobs)
 
     def _draw(
         self, rng: np.random.Generator, num: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Type, index of the requested degree, steps, and seconds on that degree of some jobs."""
+        """Draw type, index of the requested degree, steps, and seconds on that degree of some jobs."""
         settings = self.settings
         if self.workload is not None:
             drawn = self.workload.rows(rng, num)
@@ -263,7 +263,7 @@ class Fleet:
         return np.array([] if self.workload is None else [graph.step_s for graph in self.workload.graphs])
 
     def _degrees(self, rng: np.random.Generator, kind: NDArray[np.int64], gpus: NDArray[np.int64] | None) -> NDArray[np.int64]:
-        """As `_requested`; with GPUs from a trace, the least degree of as many on which the job runs, or else the greatest."""
+        """Return degrees as `_requested`; with a trace's GPUs the least of as many on which the job runs, or the greatest."""
         if gpus is None:
             return self._requested(rng, kind)
         runs = np.isfinite(self.requested_step_s)[kind]
@@ -273,7 +273,7 @@ class Fleet:
         return degree
 
     def _requested(self, rng: np.random.Generator, kind: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Index of the degree that the user of each of some jobs asks for, of those on which it runs."""
+        """Return the index of the degree that the user of each of some jobs asks for, of those on which it runs."""
         shares = np.array([self.settings.requested.get(int(degree), 0.0) for degree in self.problem.degrees])
         chance = np.where(np.isfinite(self.requested_step_s), shares, 0.0)
         for row in np.flatnonzero(chance.sum(axis=1) == 0):  # none of them fits: the least that does
@@ -284,7 +284,7 @@ class Fleet:
 
 
 def synchronous_only(fleet: Fleet) -> Fleet:
-    """The fleet with the same jobs and every inexact entry of its menu masked."""
+    """Return the fleet with the same jobs and every inexact entry of its menu masked."""
     if fleet.settings.synchronous_only or fleet.menu.is_exact.all():
         return fleet
     choice = fleet.settings.model_copy(update={"synchronous_only": True})
@@ -382,7 +382,7 @@ def fleet_of_menu(
 
 
 def _check_failures(settings: FleetSettings, problem: FleetProblem) -> None:
-    """Hosts must fail seldom enough that a job on all of them makes steps.
+    """Refuse hosts that fail too often for a job on all of them to make steps.
 
     Raises:
         ConfigError: they do not.

@@ -19,7 +19,7 @@ DEGREES = ("tp", "pp", "dp", "cp", "ep")
 
 
 def layout_name(layout: Layout | SplitSettings) -> str:
-    """A layout in a word or two: its degrees that are not 1, and what else sets it apart; of splits their rule."""
+    """Return a layout in a word or two: its degrees that are not 1, and what else sets it apart; of splits their rule."""
     if isinstance(layout, SplitSettings):
         return f"{layout.rule} splits"
     named = [f"{key}{getattr(layout, key)}" for key in DEGREES if getattr(layout, key) > 1]
@@ -31,13 +31,13 @@ def layout_name(layout: Layout | SplitSettings) -> str:
 
 
 def entry_name(entry: MenuEntry | SplitEntry) -> str:
-    """A layout with the name of its entry where it has one."""
+    """Return a layout with the name of its entry where it has one."""
     own = layout_name(entry.layout)
     return own if entry.named is None else f"{own} {entry.named.name}"
 
 
 def menu_lines(fleet: Fleet) -> list[dict[str, Any]]:
-    """The menu in plain figures.
+    """Return the menu in plain figures.
 
     Returns:
         For each entry ``job_type`` (name), ``entry`` (its number among those of the type, as actions count them), ``devices``.

@@ -312,7 +312,7 @@ def _observe_offers(problem, state, e, observer, out):  # type: ignore[no-untype
 
 @njit
 def _before(problem, state, e, job):  # type: ignore[no-untyped-def]
-    """Shares of the waiting jobs on offer that have less work left than a job, and an earlier deadline."""
+    """Return the shares of the waiting jobs on offer that have less work left than a job, and an earlier deadline."""
     own = problem.menu.work_device_s[state.job_type[e, job]] * (state.num_steps[e, job] - state.done_steps[e, job])
     smaller, earlier = 0, 0
     for place in range(problem.visible_waiting):

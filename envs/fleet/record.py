@@ -56,7 +56,7 @@ class FleetRecord:
 
     @classmethod
     def from_state(cls, state: FleetState, e: int) -> FleetRecord:
-        """A copy of what the state knows of episode ``e``."""
+        """Return a copy of what the state knows of episode ``e``."""
         status = state.status[e].copy()
         return cls(
             end_s=float(state.now_s[e]),
@@ -77,11 +77,11 @@ class FleetRecord:
         return np.isin(self.status, (JobState.REFUSED, JobState.EXPIRED)) | (self.finish_s > self.deadline_s)
 
     def counts(self, counted: slice) -> dict[str, int]:
-        """Jobs by what became of them, of those that are counted."""
+        """Return the jobs by what became of them, of those that are counted."""
         return {name: int((self.status[counted] == code).sum()) for code, name in OUTCOME_NAMES.items()}
 
     def total(self, which: Total) -> float:
-        """The value of one of the totals."""
+        """Return the value of one of the totals."""
         return float(self.totals[which])
 
 

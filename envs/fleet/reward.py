@@ -32,7 +32,7 @@ from .settings import FleetSettings
 
 
 def reward_weights(fleet: Fleet) -> NDArray[np.float64]:
-    """Weight of each column of the totals, of the seconds that pass, of those that are foreseen, and of ends that are."""
+    """Return the weight of each column of the totals, of passing seconds, of those that are foreseen, and of ends that are."""
     weights = np.zeros(len(Total) + 3)
     scale = 1.0 / fleet.mean_duration_s
     objective = fleet.settings.objective
@@ -52,7 +52,7 @@ def reward_weights(fleet: Fleet) -> NDArray[np.float64]:
 
 
 def usual_step_s(fleet: Fleet) -> NDArray[np.float64]:
-    """Seconds of a step of each job type on the first degree that is not below what users ask for in the mean, ``(t,)``."""
+    """Return step seconds of each job type on the first degree that is not below what users ask for in the mean, ``(t,)``."""
     shares = fleet.settings.requested
     mean = sum(degree * often for degree, often in shares.items()) / sum(shares.values())
     first = int(np.searchsorted(fleet.problem.degrees, min(mean, float(fleet.problem.degrees[-1]))))
@@ -64,7 +64,7 @@ def usual_step_s(fleet: Fleet) -> NDArray[np.float64]:
 
 @njit
 def predicted_end_s(state, e):  # type: ignore[no-untyped-def]
-    """Seconds that running jobs have before them."""
+    """Return the seconds that running jobs have before them."""
     total = 0.0
     for i in range(state.num_running[e]):
         total += state.finish_s[e, state.running[e, i]] - state.now_s[e]
@@ -73,7 +73,7 @@ def predicted_end_s(state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def predicted_in_time(state, e):  # type: ignore[no-untyped-def]
-    """Running jobs that will end in time, less those that will end late."""
+    """Return running jobs that will end in time, less those that will end late."""
     total = 0.0
     for i in range(state.num_running[e]):
         job = state.running[e, i]
@@ -95,7 +95,7 @@ def note_new(state, e, new):  # type: ignore[no-untyped-def]
 
 @njit
 def usual_s(state, e, new, usual_step_s):  # type: ignore[no-untyped-def]
-    """Seconds that those of some jobs usually take that have started since they were noted."""
+    """Return the seconds that those of some jobs usually take that have started since they were noted."""
     total = 0.0
     for job in new:
         if not np.isnan(state.start_s[e, job]):
@@ -107,7 +107,7 @@ HIGHER_IS_BETTER = frozenset({"deadline_met_rate"})
 
 
 def objective_value(settings: FleetSettings, state: FleetState, e: int) -> float:
-    """The benchmark's objective in episode ``e`` over the counted jobs; nan where none of them completed.
+    """Return the benchmark's objective in episode ``e`` over the counted jobs; nan where none of them completed.
 
     A job counts as blocked if it is refused, expires in the queue or ends after its deadline.
     """
@@ -137,5 +137,5 @@ def objective_value(settings: FleetSettings, state: FleetState, e: int) -> float
 
 
 def is_better(settings: FleetSettings, value: float, than: float) -> bool:
-    """Whether one value of the objective is better than another."""
+    """Return whether one value of the objective is better than another."""
     return value > than if settings.objective in HIGHER_IS_BETTER else value < than

@@ -244,7 +244,7 @@ class FleetSettings(settings.Settings):
         return slice(self.num_warmup_jobs, self.num_jobs - self.num_cooldown_jobs)
 
     def relative_to(self, folder: Path) -> FleetSettings:
-        """The settings with relative paths resolved against a folder."""
+        """Return the settings with relative paths resolved against a folder."""
         types = self.job_types
         results: dict[str, Any] = {
             "cluster": path_in_folder(self.cluster, folder),

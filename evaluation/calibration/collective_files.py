@@ -78,7 +78,7 @@ Row = Callable[[], Measurement | None]
 def read(
     path: str | Path, *, operation: str | None = None, refused: list[InputFileError] | None = None
 ) -> tuple[Measurement, ...]:
-    """The measurements of a file, in its order.
+    """Return the measurements of a file, in its order.
 
     Args:
         path: the file, of any of the three forms.
@@ -151,7 +151,7 @@ def _csv_row(row: dict[str, str], path: str | Path, line: int) -> Measurement:
 
 
 def _from_json(data: Any, path: str | Path, named: Operation | None) -> Iterator[Row]:
-    """The report of ``-J``, of versions 1 and 2."""
+    """Yield the report of ``-J``, of versions 1 and 2."""
     results = data.get("results") if isinstance(data, dict) else None
     if not isinstance(results, list):
         raise InputFileError("the key is missing: not the report of nccl-tests", file=path, field="results")
@@ -228,7 +228,7 @@ def _from_text(text: str, path: str | Path, named: Operation | None) -> Iterator
 
 
 def _listed(value: Any) -> list[Any]:
-    """A list as it is; nothing of anything else."""
+    """Return a list as it is; nothing of anything else."""
     return value if isinstance(value, list) else []
 
 
@@ -252,7 +252,7 @@ def _operation(name: str, path: str | Path, field: str, line: int | None = None)
 
 
 def _program(text: str, path: str | Path, field: str) -> Operation:
-    """The operation by the name of the test program, the last one that the text names."""
+    """Return the operation by the name of the test program, the last one that the text names."""
     names = _PROGRAM.findall(text)
     if not names:
         problem = "the file does not say which collective it measures; name it by --set operation=NAME"
@@ -261,7 +261,7 @@ def _program(text: str, path: str | Path, field: str) -> Operation:
 
 
 def _version(text: str) -> str:
-    """``22803`` as ``2.28.3``; what already has dots as it is."""
+    """Return ``22803`` as ``2.28.3``; what already has dots as it is."""
     if re.fullmatch("[0-9]{1,9}", text) is None or int(text) == 0:
         return text if "." in text else ""
     number = int(text)
@@ -281,7 +281,7 @@ def _ranks(value: object, path: str | Path, line: int | None, field: str) -> int
 
 
 def _number(value: object, path: str | Path, line: int | None, field: str, name: str, *, least: float | None = None) -> float:
-    """A number held to what one of this name can be; positive, or from ``least`` on."""
+    """Return a number held to what one of this name can be; positive, or from ``least`` on."""
     try:
         number = float(str(value))
     except ValueError:

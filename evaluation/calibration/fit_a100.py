@@ -78,7 +78,7 @@ class Calibration(FittedKernels):
     """See `FittedKernels`; rows are ten "layer times", ms, "parts" that add up to the table's times, and its "rows", s."""
 
     def to_data(self) -> dict[str, Any]:
-        """The calibration as plain data."""
+        """Return the calibration as plain data."""
         residuals: dict[str, Any] = {family: [asdict(row) for row in rows] for family, rows in self.fitted.items()}
         residuals["rows"] = {key: value for key, value in summary(self.fitted["rows"]).items() if key != "mean_signed_error"}
         return {"constants": self.constants.model_dump(), "fitted": sorted(self.names), "residuals": residuals}
@@ -194,7 +194,7 @@ _Parts = tuple[list[int], list[str], NDArray[np.floating[Any]]]
 
 
 def _parts(rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[_Parts]:
-    """The parts that add up to the times of rows without a pipeline, for each tensor-parallel degree.
+    """Return the parts that add up to the times of rows without a pipeline, for each tensor-parallel degree.
 
     They are those of the least data-parallel degree. A row of ``m`` micro-batches and ``l`` layers is ``m l`` times a layer and
     ``m`` times embedding and head, each of its micro-batch's size. The work done once is added: ``l`` times a share of it and
@@ -230,7 +230,7 @@ def _part_residuals(parts: Sequence[_Parts], rows: Sequence[Residual]) -> list[R
 
 
 def _pairs(rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[tuple[int, int]]:
-    """Places of rows, each with that of twice as many micro-batches and nothing else changed."""
+    """Return the places of rows, each with that of twice as many micro-batches and nothing else changed."""
     by_layout: dict[tuple[int, ...], int] = {}
     for place, (_, work) in enumerate(rows):
         layout = work.layout

@@ -74,7 +74,7 @@ def calibrate(
 
 
 def system_text(described: SystemSettings) -> str:
-    """The file's text: YAML with one line for each list of figures."""
+    """Return the file's text: YAML with one line for each list of figures."""
     data = plain(described)
     curves = data.pop("curves")
     head = yaml12.dump(data, allow_unicode=True, width=1_000_000)
@@ -104,7 +104,7 @@ def _select(measured: list[Measurement], field: str, option: str, target: str | 
 
 
 def _calibration(paths: Iterable[str | Path], measured: Sequence[Measurement], half: bool) -> dict[str, str]:
-    """Where the tables come from: files with their SHA-256, versions and the day."""
+    """Return where the tables come from: files with their SHA-256, versions and the day."""
     from ... import __version__
 
     result: dict[str, Any] = {}

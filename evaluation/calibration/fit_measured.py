@@ -134,7 +134,7 @@ def calibrate(path: str | Path, *, progress: Progress | None = None) -> Measured
 
 
 def _unaligned_share(measured: MeasuredKernels, name: str, device: DeviceType) -> float | None:
-    """Geometric mean of the shares of the peak that the 1st, 3rd, ... such product reached; None where none was measured."""
+    """Return the geometric mean of the shares of the peak of the 1st, 3rd, ... such product; None where none was measured."""
     used = unaligned(measured, name)[0]
     if not used:
         return None
@@ -148,7 +148,7 @@ def _unaligned_share(measured: MeasuredKernels, name: str, device: DeviceType) -
 
 
 def unaligned(measured: MeasuredKernels, name: str) -> tuple[list[Item], list[Item]]:
-    """Products that one of `UNALIGNED` is of: those to be fitted on, 1st, 3rd, ..., and the others."""
+    """Return the products that one of `UNALIGNED` is of: those to be fitted on, 1st, 3rd, ..., and the others."""
     items: list[Item] = [
         item for item in measured.of("product") if isinstance(item, ProductItem) and item.row_bytes in UNALIGNED[name]
     ]
@@ -172,13 +172,13 @@ def write(path: str | Path, constants: KernelSettings, source: str) -> None:
 
 
 def at_bounds(calibration: MeasuredCalibration) -> list[str]:
-    """Constants that the fit would have moved beyond what is possible."""
+    """Return the constants that the fit would have moved beyond what is possible."""
     ends = {name: getattr(calibration.constants, name) for name in FITTED}
     return [name for name, bounds in FITTED.items() if ends[name] in bounds and ends[name] > 0]
 
 
 def halves(measured: MeasuredKernels) -> tuple[dict[str, list[Item]], dict[str, list[Item]]]:
-    """The rows of each family to fit on (the 1st, 3rd, ... of each kind), and the remaining rows."""
+    """Return the rows of each family to fit on (the 1st, 3rd, ... of each kind), and the remaining rows."""
     result: tuple[dict[str, list[Item]], dict[str, list[Item]]] = {}, {}
     seen: dict[tuple[object, ...], int] = defaultdict(int)
     for family in FAMILIES:
@@ -191,12 +191,12 @@ def halves(measured: MeasuredKernels) -> tuple[dict[str, list[Item]], dict[str, 
 
 
 def counts(item: Item) -> bool:
-    """Whether a row is of what the constants are to describe."""
+    """Return whether a row is of what the constants are to describe."""
     return is_aligned(item) and not (isinstance(item, LossItem) and item.operators == "torch")
 
 
 def is_aligned(item: Item) -> bool:
-    """Whether each row of all three matrices of a product begins at a multiple of 16 bytes; true of what is none.
+    """Return whether each row of all three matrices of a product begins at a multiple of 16 bytes; true of what is none.
 
     Where one does not, the library takes kernels that are 3 to 9 times slower on an H100.
     """
@@ -204,19 +204,19 @@ def is_aligned(item: Item) -> bool:
 
 
 def held_against(items: Sequence[Item], kernels: KernelModel) -> tuple[Residual, ...]:
-    """Predicted and measured microseconds of rows that a kernel model prices by itself."""
+    """Return predicted and measured microseconds of rows that a kernel model prices by itself."""
     rows = zip(items, *_priced(items), strict=True)
     return tuple(Residual(called(item), 1e6 * kernels.kernel_s(priced), float(us)) for item, priced, us in rows)
 
 
 def _priced(items: Sequence[Item]) -> tuple[list[Product | FusedAttention | Sweep], NDArray[np.float64]]:
-    """The kernels of such rows, and the microseconds that each took."""
+    """Return the kernels of such rows, and the microseconds that each took."""
     results = [(item.priced(), item.us) for item in items]
     return [one for one, _ in results if one is not None], np.array([us for _, us in results], np.float64)
 
 
 def called(item: Item) -> str:
-    """A row by its name and sizes, ``mlp up, m 2048, n 16384, k 4096``."""
+    """Return a row by its name and sizes, ``mlp up, m 2048, n 16384, k 4096``."""
     apart = {"family", "name", "us", "host_us", "flops", "moved_bytes", "num_kernels"}
     sizes = item.model_dump(exclude_defaults=True, exclude=apart)
     words = {name.replace("_", " ").removeprefix("is ").removeprefix("has "): value for name, value in sizes.items()}

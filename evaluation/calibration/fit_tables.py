@@ -141,7 +141,7 @@ def _fitted(
 
 
 def _with(constants: KernelSettings, values: dict[str, float]) -> KernelSettings:
-    """The constants with some of them replaced, named as in `FITTED`."""
+    """Return the constants with some of them replaced, named as in `FITTED`."""
     update: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
     own = {name: {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")} for name in PARTS}
     update |= {name: PARTS[name].model_validate(own[name]) for name in PARTS if own[name]}

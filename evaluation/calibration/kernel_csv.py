@@ -46,7 +46,7 @@ class TableKernel:
 
 
 def is_kernel_csv(path: str | Path) -> bool:
-    """Whether a file's first line has the columns of either table."""
+    """Return whether a file's first line has the columns of either table."""
     if Path(path).suffix.lower() != ".csv" or not Path(path).is_file():
         return False
     _, header = next(files.read_csv(path, skips_blanks=True), (1, []))

@@ -44,7 +44,7 @@ class KernelRun:
 
 
 def kernel_run(item: KernelItem, device: torch.device) -> KernelRun:
-    """An item on new operands."""
+    """Return an item on new operands."""
     if isinstance(item, ProductItem):
         return _product(item, device)
     if isinstance(item, FusedAttentionItem):
@@ -57,14 +57,14 @@ def kernel_run(item: KernelItem, device: torch.device) -> KernelRun:
 
 
 def kernel_s(item: KernelItem, watch: CallTimer) -> float:
-    """Seconds of an item, its operands not in the cache."""
+    """Return the seconds of an item, its operands not in the cache."""
     first = kernel_run(item, watch.device)
     others = [kernel_run(item, watch.device).call for _ in range(watch.num_sets(first.operand_bytes) - 1)]
     return watch.seconds([first.call, *others])
 
 
 def pace_s(item: PaceItem, watch: CallTimer) -> float:
-    """Seconds from one tiny kernel to the next, on the device or of the host."""
+    """Return the seconds from one tiny kernel to the next, on the device or of the host."""
     tiny = _normal(watch.device, TINY)
     if item.family == "gap" and item.name == "in a graph":
         return watch.seconds([lambda: tiny.add_(1.0)])
@@ -107,7 +107,7 @@ def _product(item: ProductItem, device: torch.device) -> KernelRun:
 
 
 def _fused_attention(item: FusedAttentionItem, device: torch.device) -> KernelRun:
-    """One sequence of ``batch`` heads; numbers of one token lie side by side, as a joint product leaves them."""
+    """Return one sequence of ``batch`` heads; numbers of one token lie side by side, as a joint product leaves them."""
 
     def made() -> Tensor:
         return (
@@ -159,7 +159,7 @@ def _stream(item: StreamItem, device: torch.device) -> KernelRun:
 
 
 def _loss(item: LossItem, device: torch.device) -> KernelRun:
-    """Megatron-LM's operators one by one, or `torch.nn.functional.cross_entropy` of logits brought to float32.
+    """Time Megatron-LM's operators one by one, or `torch.nn.functional.cross_entropy` of logits brought to float32.
 
     The logits of a call become a gradient in place where Megatron-LM's do, so that a repeat works on another gradient.
     """
@@ -201,7 +201,7 @@ def _loss(item: LossItem, device: torch.device) -> KernelRun:
 
 
 def _optimizer(item: OptimizerItem, device: torch.device) -> KernelRun:
-    """Gradients to float32, perhaps their norm and clipping by it, AdamW fused on the masters, masters to bf16."""
+    """Return the gradients to float32, perhaps their norm and clipping by it, AdamW fused on the masters, masters to bf16."""
     size = item.parameters // item.num_tensors
     masters = [_normal(device, size, dtype=torch.float32).requires_grad_() for _ in range(item.num_tensors)]
     halves = [master.detach().to(torch.bfloat16) for master in masters]

@@ -67,7 +67,7 @@ class ProductItem(_Timed):
     transposed: Literal["none", "first", "second"] = "none"
 
     def priced(self) -> Product:
-        """The product; one of attention where the family says so."""
+        """Return the product; one of attention where the family says so."""
         is_attention = self.family == "attention_product"
         return Product(self.name, self.m, self.n, self.k, self.batch, self.is_weight, is_attention, row_bytes=self.row_bytes)
 
@@ -91,7 +91,7 @@ class FusedAttentionItem(_Timed):
     moved_bytes: float = Field(gt=0)
 
     def priced(self) -> FusedAttention:
-        """The attention kernel."""
+        """Return the attention kernel."""
         moved, length = self.moved_bytes, self.sequence_length
         return FusedAttention(self.name, self.flops, moved, self.is_backward, length=length, head_dim=self.head_dim)
 
@@ -106,7 +106,7 @@ class StreamItem(_Timed):
     num_kernels: Count
 
     def priced(self) -> Sweep:
-        """The sweep."""
+        """Return the sweep."""
         return Sweep(self.name, self.moved_bytes, self.num_kernels)
 
 
@@ -122,7 +122,7 @@ class LossItem(_Timed):
     num_kernels: Count
 
     def priced(self) -> Sweep:
-        """The sweep of kind ``loss``."""
+        """Return the sweep of kind ``loss``."""
         return Sweep(self.name, self.moved_bytes, self.num_kernels, kind="loss")
 
 
@@ -210,19 +210,19 @@ class MeasuredKernels(Settings):
     items: tuple[Annotated[Item, Field(discriminator="family")], ...] = Field(min_length=1)
 
     def of(self, family: str) -> tuple[Item, ...]:
-        """The items of a family, in the file's order."""
+        """Return the items of a family, in the file's order."""
         return tuple(item for item in self.items if item.family == family)
 
 
 def item_data(item: Item) -> dict[str, Any]:
-    """Plain data of a row: the family first, the time last, defaults left out."""
+    """Return plain data of a row: the family first, the time last, defaults left out."""
     data = item.model_dump(exclude_defaults=True)
     last: dict[str, Any] = {key: data.pop(key) for key in ("us", "host_us") if key in data}
     return {"family": data.pop("family"), "name": data.pop("name"), **data, **last}
 
 
 def to_data(measured: MeasuredKernels) -> dict[str, Any]:
-    """Plain data of the shape of the file."""
+    """Return plain data of the shape of the file."""
     data = measured.model_dump(mode="json", exclude={"items", "left_out"}, exclude_none=True)
     data["left_out"] = [one.model_dump() for one in measured.left_out]
     data["items"] = [item_data(item) for item in measured.items]
@@ -230,7 +230,7 @@ def to_data(measured: MeasuredKernels) -> dict[str, Any]:
 
 
 def kernels_text(measured: MeasuredKernels) -> str:
-    """The file's text: a line for each key of the header, each item, and each thing left out."""
+    """Return the file's text: a line for each key of the header, each item, and each thing left out."""
     data = to_data(measured)
     rows = {key: data.pop(key) for key in ("left_out", "items")}
     lines = [FIRST_LINE, yaml12.dump(data, allow_unicode=True, width=1_000_000)]
@@ -278,7 +278,7 @@ def _check_times(measured: MeasuredKernels, file: str | Path | None = None, line
 
 @cache
 def suite() -> tuple[Item, ...]:
-    """All kernels that `measure` measures: the rows of the H100's, without their times, so that every device has the same.
+    """Return all kernels that `measure` measures: the rows of the H100's, without their times, so that every device has the same.
 
     Products, bytes and operations are those of a transformer layer on one rank by `costs.work.layer_parts`.
     """
@@ -288,7 +288,7 @@ def suite() -> tuple[Item, ...]:
 
 
 def grid(*, quick: bool = False) -> tuple[Item, ...]:
-    """All items; with ``quick`` about as many of each family as `QUICK` says, spread over it."""
+    """Return all items; with ``quick`` about as many of each family as `QUICK` says, spread over it."""
     if not quick:
         return suite()
     items: list[Item] = []

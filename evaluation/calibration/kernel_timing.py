@@ -77,7 +77,7 @@ class CallTimer:
         return int(torch.cuda.get_device_properties(self.device).multi_processor_count) if self.is_cuda else None
 
     def num_sets(self, operand_bytes: float) -> int:
-        """How many sets of operands of this size take turns."""
+        """Return how many sets of operands of this size take turns."""
         return max(1, min(MAX_SETS, math.ceil(CACHES * self.cache_bytes / operand_bytes)))
 
     def wait(self) -> None:
@@ -86,7 +86,7 @@ class CallTimer:
             torch.cuda.synchronize(self.device)
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """The median time of one call, of equal calls on different operands that take turns."""
+        """Return the median time of one call, of equal calls on different operands that take turns."""
         for call in [calls[0]] * WARM_CALLS + list(calls):
             call()
         self.wait()
@@ -138,7 +138,7 @@ class CallTimer:
         return PassTimes(statistics.median(forward_s), statistics.median(backward_s), first, second)
 
     def host_s(self, call: Call, num: int) -> float:
-        """Median seconds in which the host issues one call of a series that finds an empty queue."""
+        """Return the median seconds in which the host issues one call of a series that finds an empty queue."""
         results = []
         for _ in range(self.min_repeats + 1):
             self.wait()
@@ -150,7 +150,7 @@ class CallTimer:
         return statistics.median(results[1:])
 
     def queued_s(self, hold: Call, call: Call, num: int) -> float:
-        """Median seconds from call to call where the host has issued all of them while the device was held up."""
+        """Return the median seconds from call to call where the host has issued all of them while the device was held up."""
         results = []
         for _ in range(self.min_repeats + 1):
             self.wait()
@@ -167,7 +167,7 @@ class CallTimer:
         return max(self.min_repeats, min(MAX_REPEATS, round(self.budget_s / max(seconds, 1e-9))))
 
     def _each(self, calls: Sequence[Call], repeats: int) -> list[float]:
-        """Seconds of each of so many calls in a row."""
+        """Return the seconds of each of so many calls in a row."""
         marks = [self._mark()]
         for number in range(repeats):
             calls[number % len(calls)]()
@@ -176,7 +176,7 @@ class CallTimer:
         return _spans(marks)
 
     def _num_calls(self, num_sets: int, call_s: float) -> int:
-        """Whole turns of the sets that last `GRAPH_S`, at least one."""
+        """Return whole turns of the sets that last `GRAPH_S`, at least one."""
         turns = math.ceil(GRAPH_S / max(call_s, 1e-9) / num_sets)
         return num_sets * max(1, min(turns, MAX_CALLS // num_sets))
 
@@ -189,7 +189,7 @@ class CallTimer:
 
 
 def _spans(marks: Sequence[torch.cuda.Event | float]) -> list[float]:
-    """Seconds between marks that follow each other; the device must have passed them."""
+    """Return the seconds between marks that follow each other; the device must have passed them."""
     result = []
     for one, other in pairwise(marks):
         if isinstance(one, float) or isinstance(other, float):
@@ -202,7 +202,7 @@ def _spans(marks: Sequence[torch.cuda.Event | float]) -> list[float]:
 
 
 def _captured(calls: Sequence[Call], num: int) -> torch.cuda.CUDAGraph:
-    """A graph of so many calls in turn. Results are kept for a turn, so that they too lie in different places."""
+    """Return a graph of so many calls in turn. Results are kept for a turn, so that they too lie in different places."""
     graph = torch.cuda.CUDAGraph()
     outputs: list[object] = [None] * len(calls)
     torch.cuda.synchronize()

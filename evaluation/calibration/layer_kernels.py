@@ -21,7 +21,7 @@ MASK_BYTES = 1.0
 
 
 def layer_kernels(item: LayerItem) -> tuple[Kernel, ...]:
-    """The kernels of a measured pass, in their order, without the communication that it had none of."""
+    """Return the kernels of a measured pass, in their order, without the communication that it had none of."""
     return tuple(_backward(item) if item.is_backward else _forward(item))
 
 
@@ -97,7 +97,7 @@ def _attention_backward(item: LayerItem) -> list[Kernel]:
 
 
 def _fused(batch: int, s: int, width: int, *, is_backward: bool) -> FusedAttention:
-    """Two products forward and five backward, half of each under the mask; four matrices read or written, and eight."""
+    """Return two products forward and five backward, half of each under the mask; four matrices read or written, and eight."""
     flops, moved = 4.0 * batch * width * s * s / 2, 2.0 * 4 * batch * s * width
     name = "attention gradient" if is_backward else "attention"
     times = (2.5, 2) if is_backward else (1.0, 1)
@@ -105,7 +105,7 @@ def _fused(batch: int, s: int, width: int, *, is_backward: bool) -> FusedAttenti
 
 
 def _linear_backward(name: str, t: int, n: int, k: int) -> list[Kernel]:
-    """Of a layer from ``k`` to ``n``: the gradients of its input, its weight and its bias."""
+    """Return, of a layer from ``k`` to ``n``: the gradients of its input, its weight and its bias."""
     return [
         Product(f"{name} input gradient", t, k, n),
         Product(f"{name} weight gradient", n, k, t, is_weight=True),
@@ -114,7 +114,7 @@ def _linear_backward(name: str, t: int, n: int, k: int) -> list[Kernel]:
 
 
 def _norm_backward(name: str, numbers: int) -> list[Kernel]:
-    """Two kernels, and the sum with the gradient that came by the residual."""
+    """Return two kernels, and the sum with the gradient that came by the residual."""
     return [
         Sweep(f"{name} norm gradient", 5 * E * numbers, 2),
         _sweep(f"{name} residual gradient", 3 * numbers),

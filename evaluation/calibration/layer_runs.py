@@ -42,7 +42,7 @@ class GptLayer(nn.Module):
         self.register_buffer("mask", None if self.is_fused else mask)
 
     def forward(self, x: Tensor) -> Tensor:
-        """One pass; ``x`` and the result are ``(sequences, tokens, hidden)``."""
+        """Return one pass; ``x`` and the result are ``(sequences, tokens, hidden)``."""
         x = x + self._dropped(self._attention(self.first_norm(x)))
         inner = functional.gelu(self.up(self.second_norm(x)))
         return x + self._dropped(self.down(inner))
@@ -64,7 +64,7 @@ class GptLayer(nn.Module):
 
 
 def layer_times(item: LayerItem, watch: CallTimer) -> PassTimes:
-    """Measured times of a layer's forward and backward pass, with gradients of its input and of its weights."""
+    """Return measured times of a layer's forward and backward pass, with gradients of its input and of its weights."""
     layer = GptLayer(item, device=watch.device)
     shape = (item.micro_batch, item.sequence_length, item.hidden)
     x = torch.randn(shape, device=watch.device, dtype=torch.bfloat16, requires_grad=True)
@@ -74,7 +74,7 @@ def layer_times(item: LayerItem, watch: CallTimer) -> PassTimes:
 
 
 def why_no_models() -> str | None:
-    """Why the convolutional networks cannot be measured here; None where they can."""
+    """Return why the convolutional networks cannot be measured here; None where they can."""
     try:
         import torchvision  # noqa: F401
     except (ImportError, OSError, RuntimeError) as error:  # the latter where it was built for another torch
@@ -85,7 +85,7 @@ def why_no_models() -> str | None:
 
 
 def model_times(item: ModelItem, watch: CallTimer) -> PassTimes:
-    """Measured times of the forward and backward pass of a network of the zoo, by torchvision, with random weights."""
+    """Return measured times of the forward and backward pass of a network of the zoo, by torchvision, with random weights."""
     import torchvision
 
     with watch.device:
@@ -96,7 +96,7 @@ def model_times(item: ModelItem, watch: CallTimer) -> PassTimes:
 
 
 def network_times(made: nn.Module, batch_size: int, watch: CallTimer, *, image_size: int = IMAGE_SIZE) -> PassTimes:
-    """Measured times of the forward and backward pass of a module that classifies images."""
+    """Return measured times of the forward and backward pass of a module that classifies images."""
     images = torch.randn(batch_size, 3, image_size, image_size, device=watch.device).to(memory_format=torch.channels_last)
     targets = torch.randint(NUM_CLASSES, (batch_size,), device=watch.device)
     target = list(made.parameters())

@@ -32,7 +32,7 @@ class Residual:
 
 
 def summary(rows: Sequence[Residual]) -> dict[str, Any]:
-    """Number of rows with their mean, signed mean and greatest relative error."""
+    """Return the number of rows with their mean, signed mean and greatest relative error."""
     errors = [row.relative_error for row in rows]
     return {
         "items": len(errors),
@@ -61,22 +61,22 @@ class FittedKernels:
     left_out: Mapping[str, Sequence[Residual]]
 
     def values(self) -> list[tuple[str, float | None, float | None]]:
-        """Each fitted constant by name, as fitted and as it was at the start; None where there is none."""
+        """Return each fitted constant by name, as fitted and as it was at the start; None where there is none."""
         return [(name, value_of(self.constants, name), value_of(self.started, name)) for name in self.names]
 
     def rows(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """Family, side and summary of the rows."""
+        """Return the family, side and summary of the rows."""
         sides = {"fitted on": self.fitted, "left out": self.left_out}
         return [(family, side, summary(of[family])) for family in self.fitted for side, of in sides.items() if of.get(family)]
 
     def to_data(self) -> dict[str, Any]:
-        """The calibration as plain data."""
+        """Return the calibration as plain data."""
         residuals = [{"family": family, "side": side, **errors} for family, side, errors in self.rows()]
         return {"constants": self.constants.model_dump(), "fitted": sorted(self.names), "residuals": residuals}
 
 
 def value_of(constants: KernelSettings, name: str) -> float | None:
-    """A constant by name, spelled as in `FittedKernels`; None where there is none."""
+    """Return a constant by name, spelled as in `FittedKernels`; None where there is none."""
     part, _, last = name.rpartition(".")
     result = getattr(constants, part) if part else constants
     return None if result is None else getattr(result, last)

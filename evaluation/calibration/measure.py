@@ -53,7 +53,7 @@ def measure(
     if device is not None:
         device_type(device)
     if not torch.cuda.is_available():
-        why = "sees no GPU" if torch.version.cuda else "is a build without CUDA, see docs/install.md"
+        why = "sees no GPU" if torch.version.cuda else "is a build without CUDA, see docs/quickstart.md"
         raise MeasurementError(f"torch {torch.__version__} {why}, so there is nothing to measure", field="dev calibrate measure")
     gpu = torch.cuda.get_device_name()
     name = known_device(gpu) if device is None else device
@@ -141,7 +141,7 @@ def _reason(error: RuntimeError) -> str:
 
 
 def _together(items: Sequence[Item]) -> Sequence[Item]:
-    """The next item, with the other pass of the same layer or network where that follows."""
+    """Return the next item, with the other pass of the same layer or network where that follows."""
     first = items[0]
     if first.family in PAIRED and len(items) > 1:
         both = {"is_backward": False, "us": None, "host_us": None}
@@ -172,7 +172,7 @@ def _microseconds(seconds: float) -> float:
 
 @contextmanager
 def _seeded(watch: CallTimer, seed: int) -> Iterator[None]:
-    """Seeds of the caller come back afterwards; on a GPU a stream of its own, which graphs can capture."""
+    """Restore the caller's seeds afterwards; on a GPU a stream of its own, which graphs can capture."""
     devices = [watch.device] if watch.is_cuda else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)

@@ -89,7 +89,7 @@ class ClusterFigures:
 
 
 def mean_held_share(scenario: Scenario, record: EpisodeRecord, begin_s: float, end_s: float) -> float:
-    """Share of the device-time between two moments that jobs held."""
+    """Return the share of the device-time between two moments that jobs held."""
     accepted = record.is_accepted
     held_s = np.minimum(record.finish_s[accepted], end_s) - np.maximum(record.start_s[accepted], begin_s)
     held_device_s = float((np.maximum(held_s, 0.0) * record.num_held[accepted]).sum())
@@ -126,7 +126,7 @@ def shares(records: Sequence[EpisodeRecord], scenario: Scenario, *, is_policy: b
 
 
 def _outcomes(records: Sequence[EpisodeRecord], counted: slice) -> dict[str, float]:
-    """Share of each outcome; jobs that still wait do not count, those that are never decided count and have none."""
+    """Return the share of each outcome; jobs that still wait do not count, those that are never decided count and have none."""
     counts = [record.counts(counted) for record in records]
     waiting = OUTCOME_WORDS[Outcome.WAITING]
     words = [word for word in OUTCOME_WORDS.values() if word != waiting and any(word in count for count in counts)]
@@ -136,7 +136,7 @@ def _outcomes(records: Sequence[EpisodeRecord], counted: slice) -> dict[str, flo
 
 
 def free_devices(record: EpisodeRecord, scenario: Scenario) -> NDArray[np.bool_]:
-    """Whether each device is free when each job arrives, before it is decided, ``(k, n)``."""
+    """Return whether each device is free when each job arrives, before it is decided, ``(k, n)``."""
     arrival_s = record.arrival_s
     is_free = np.ones((len(arrival_s), scenario.cluster.num_devices), np.bool_)
     for job in np.flatnonzero(record.is_accepted).tolist():

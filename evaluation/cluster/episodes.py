@@ -36,12 +36,12 @@ Plays = Callable[[Scenario, int, list[float]], EpisodeRecord]
 
 
 def is_beam(spec: str) -> bool:
-    """Whether a spelling is a beam search."""
+    """Return whether a spelling is a beam search."""
     return re.fullmatch(rf"{BEAM}(-[0-9]{{1,6}})?", spec) is not None
 
 
 def is_reference(spec: str) -> bool:
-    """Whether a spelling is a reference."""
+    """Return whether a spelling is a reference."""
     return spec == LINEAR_PROGRAMME or spec.startswith(BEAM)
 
 
@@ -67,7 +67,7 @@ def _width(spec: str) -> int:
 
 
 def policy_carried(spec: str) -> tuple[str, Path] | None:
-    """The part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
+    """Return the part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
     if is_beam(spec):
         return None
     named = network_of(base_of(spec) if is_rollout(spec) else spec)
@@ -76,12 +76,12 @@ def policy_carried(spec: str) -> tuple[str, Path] | None:
 
 
 def carried(specs: Sequence[str], scenario: Scenario) -> CarriedPolicies[Plays]:
-    """Policies and beam searches by their spelling, each as something that plays an episode."""
+    """Return the policies and beam searches by their spelling, each as something that plays an episode."""
     return CarriedPolicies(partial(_made, scenario), policy_carried, specs)
 
 
 def play_episodes(scenario: Scenario, plays: Plays, seeds: Sequence[int]) -> PlayedEpisodes:
-    """The records of some episodes and how long each decision took."""
+    """Return the records of some episodes and how long each decision took."""
     seconds: list[float] = []
     return PlayedEpisodes([plays(scenario, seed, seconds) for seed in seeds], seconds)
 

@@ -52,7 +52,7 @@ _PLACEMENTS = np.array([*(rule.name.lower() for rule in PlacementRule), ""])
 
 
 def fleet_decision(fleet: Fleet, state: FleetState, e: int) -> WorldDecision:
-    """The decision that episode ``e`` waits for; features are `ActionNumber` and `ActionFigure`, kind and placement in words."""
+    """Return the decision that episode ``e`` waits for; features as `ActionNumber` and `ActionFigure`, placement in words."""
     return WorldDecision(fleet, state.can_act[e].copy(), lambda: _figures(fleet, state, e))
 
 

@@ -29,7 +29,7 @@ def least_mean_completion_s(fleet: Fleet, jobs: Jobs) -> float:
 
 
 def _srpt_total_s(arrival_s: list[float], work_s: list[float]) -> float:
-    """Sum of the completion times on one machine that always works on the job with least work left; arrivals rise."""
+    """Return the sum of the completion times on one machine that always works on the job with least work left; arrivals rise."""
     total = 0.0
     now = 0.0
     left: list[tuple[float, float]] = []  # work left, arrival

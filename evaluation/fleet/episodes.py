@@ -20,12 +20,12 @@ SEEDS_AT_A_TIME = 5
 
 
 def carried(specs: Sequence[str], fleet: Fleet) -> CarriedPolicies[FleetPlayer]:
-    """Policies by their spelling (see `evaluation.fleet.policies`)."""
+    """Return the policies by their spelling (see `evaluation.fleet.policies`)."""
     return CarriedPolicies(partial(fleet_player, fleet=fleet), carried_file, specs)
 
 
 def play_episodes(fleet: Fleet, player: FleetPlayer, seeds: Sequence[int]) -> PlayedEpisodes:
-    """The records of some episodes, and the seconds that all decisions took, the world's own part included."""
+    """Return the records of some episodes, and the seconds that all decisions took, the world's own part included."""
     batch = FleetBatch.begun(player.plays_on(fleet), seeds, observes=player.observes)
     began = clock_s()
     count = player.play(batch, seeds)

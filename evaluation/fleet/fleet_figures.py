@@ -40,7 +40,7 @@ class FleetFigures:
         self.device_hours = float(record.held_device_s[self._counted].sum()) / 3600.0
 
     def _share(self, device_s: float) -> float:
-        """Share of the device-time of the whole episode."""
+        """Return the share of the device-time of the whole episode."""
         whole_s = self._fleet.cluster.num_devices * self._record.end_s
         return device_s / whole_s if whole_s > 0 else 0.0
 
@@ -103,7 +103,7 @@ class FleetFigures:
 
 
 def finish_time_fairness(record: FleetRecord, fleet: Fleet) -> NDArray[np.float64]:
-    """Completion time of each job over that alone on an equal share of the cluster, ``(k,)``; nan for one that did not complete.
+    """Return completion times over those alone on an equal share of the cluster, ``(k,)``; nan for one that did not complete.
 
     The share is the cluster over the mean number of jobs in it (of those that complete) while the job was there. A job that is
     too large for its share takes turns on the fewest devices that it runs on.
@@ -128,7 +128,7 @@ def finish_time_fairness(record: FleetRecord, fleet: Fleet) -> NDArray[np.float6
 
 
 def entry_shares(records: Sequence[FleetRecord], fleet: Fleet) -> dict[str, dict[str, float]]:
-    """Shares of the counted jobs that started, by the devices and by the layout of the entry by which they ran last."""
+    """Return shares of the counted jobs that started, by the devices and by the layout of the entry by which they ran last."""
     menu, counted = fleet.menu, fleet.settings.counted
     entries = np.concatenate([record.entry[counted] for record in records])
     entries = entries[entries >= 0]
@@ -139,6 +139,6 @@ def entry_shares(records: Sequence[FleetRecord], fleet: Fleet) -> dict[str, dict
 
 
 def _shares(entries: NDArray[np.int64], name: Callable[[int], str]) -> dict[str, float]:
-    """Share of each name, the most frequent first."""
+    """Return the share of each name, the most frequent first."""
     counts = Counter(name(entry) for entry in entries.tolist())
     return {one: number / len(entries) for one, number in counts.most_common()}

@@ -70,7 +70,7 @@ class FleetPlayer(ABC):
     observes = False
 
     def plays_on(self, fleet: Fleet) -> Fleet:
-        """The fleet as this policy meets it: the jobs are those of ``fleet``, and so are the numbers of its entries."""
+        """Return the fleet as this policy meets it: the jobs are those of ``fleet``, and so are the numbers of its entries."""
         return fleet
 
     def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
@@ -85,7 +85,7 @@ class FleetPlayer(ABC):
 
     @abstractmethod
     def chooser(self, batch: FleetBatch, seed: int, e: int = 0) -> Callable[[], int]:
-        """A function that gives, call by call, the next action of an episode of a batch, which has begun with this seed.
+        """Return a function that gives, call by call, the next action of an episode of a batch, which has begun with this seed.
 
         The caller carries it out on the batch's state; observations need not be up to date.
         """
@@ -220,14 +220,14 @@ class SynchronousPlayer(FleetPlayer):
 
 
 def is_best_fixed_entry(spec: str) -> bool:
-    """Whether a spelling is of a rule with a number of devices, or a percentage of refusals, that is best."""
+    """Return whether a spelling is of a rule with a number of devices, or a percentage of refusals, that is best."""
     if spec == SYNCHRONOUS_ONLY:
         return True
     return any(one in spec for one in (BEST_FIXED_ENTRY, BEST_SHARES, BEST_PRICED, BEST_REFUSAL)) and not spec.startswith(ROLLOUT)
 
 
 def each_fixed_entry(spec: str, fleet: Fleet) -> list[str]:
-    """The rules among which such a spelling chooses."""
+    """Return the rules among which such a spelling chooses."""
     spec = f"{EXACT}{BEST_FIXED_ENTRY}" if spec == SYNCHRONOUS_ONLY else spec
     of_entry = [
         spec.replace(BEST_FIXED_ENTRY, f"fixed-{degree}").replace(BEST_SHARES, f"goodput-shares-{degree}")
@@ -239,13 +239,13 @@ def each_fixed_entry(spec: str, fleet: Fleet) -> list[str]:
 
 
 def is_rule(spec: str) -> bool:
-    """Whether a spelling is meant as a rule's and not as a path."""
+    """Return whether a spelling is meant as a rule's and not as a path."""
     bare = _bare(spec)
     return not (Path(bare).exists() or "/" in bare or bare.endswith(".pt") or bare.startswith(SHIPPED))
 
 
 def _bare(spec: str) -> str:
-    """A policy without what is asked of it."""
+    """Return a policy without what is asked of it."""
     return spec.removeprefix(EXACT).removeprefix(SCORES)
 
 
@@ -261,7 +261,7 @@ def policy_kind(spec: str) -> str:
 
 
 def policy_name(spec: str) -> str:
-    """A policy in tables: the name of a run folder, or of a file that is not its ``policy.pt``, without what leads to it."""
+    """Return a policy in tables: the name of a run folder, or of a file other than ``policy.pt``, without what leads to it."""
     for mode in (EXACT, SCORES):
         if spec.startswith(mode):
             return mode + policy_name(spec.removeprefix(mode))
@@ -272,7 +272,7 @@ def policy_name(spec: str) -> str:
 
 
 def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
-    """A policy by its spelling.
+    """Return a policy by its spelling.
 
     Raises:
         PolicyError: there is none of this name, or it does not fit the fleet.
@@ -310,7 +310,7 @@ def trained_file(spec: str) -> Path | None:
 
 
 def carried_file(spec: str) -> tuple[str, Path] | None:
-    """The part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
+    """Return the part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
     bare = _bare(spec)
     if is_rule(spec) or bare.startswith((SHIPPED, ROLLOUT)):
         return None
@@ -365,5 +365,5 @@ def _rule(spec: str, fleet: Fleet) -> FleetRule:
 
 
 def _rng(seed: int) -> np.random.Generator:
-    """For random choices in the episode of a seed."""
+    """Return a generator for random choices in the episode of a seed."""
     return np.random.default_rng([seed, 1])

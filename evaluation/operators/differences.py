@@ -47,7 +47,7 @@ def shown_instance(
 
 
 def differences(instance: OperatorInstance, made: OperatorPlacement, rule: OperatorPlacement) -> list[dict[str, Any]]:
-    """Groups of ops that have another device, those that bring most first; see `shown_instance`."""
+    """Return the groups of ops that have another device, those that bring most first; see `shown_instance`."""
     results = []
     for group in range(instance.num_groups):
         ops = np.flatnonzero(instance.group == group)
@@ -83,7 +83,7 @@ def _scheduled(instance: OperatorInstance, policy: str, made: OperatorPlacement)
 
 
 def difference_cells(shown: Data) -> tuple[str, list[str], list[list[str]]]:
-    """Title, headings and rows of what a policy decides differently from HEFT on an instance; what brings most is first."""
+    """Return title, headings and rows of what a policy decides unlike HEFT on an instance; what brings most is first."""
     mine, rule = shown["placements"]
     title = f"{shown['instance']}: {shown['policy']} {1e3 * mine['value_s']:.4g} ms, HEFT {1e3 * rule['value_s']:.4g} ms"
     rows = [
@@ -100,7 +100,7 @@ def difference_cells(shown: Data) -> tuple[str, list[str], list[list[str]]]:
 
 
 def difference_words(shown: Data) -> str:
-    """How many decisions differ from HEFT's, and how many of them are for the better."""
+    """Return how many decisions differ from HEFT's, and how many of them are for the better."""
     costs = [each["costs_s"] for each in shown["differences"]]
     shorter, longer, alone = (
         sum(1 for cost in costs if cost is not None and cost < 0),

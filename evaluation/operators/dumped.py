@@ -40,7 +40,7 @@ def write_each(folder: Path, data: Mapping[str, object]) -> None:
 
 
 def to_data(instance: OperatorInstance, policy: str, made: OperatorPlacement) -> dict[str, object]:
-    """A placement as ``dev validate placements`` reads it: devices by op, the order of the ops, and its value."""
+    """Return a placement as ``dev validate placements`` reads it: devices by op, the order of the ops, and its value."""
     device_of = {op: instance.device_names[device] for op, device in zip(instance.op_names, made.device_of.tolist(), strict=True)}
     return {
         "policy": policy,

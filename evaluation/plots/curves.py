@@ -24,7 +24,7 @@ _LOOKS: tuple[Look, ...] = tuple(
 
 
 def completion_figure(rows: Sequence[Row]) -> Figure:
-    """Share of placed jobs that took no longer than each time, for the best policies by blocking rate."""
+    """Return the share of placed jobs that took no longer than each time, for the best policies by blocking rate."""
     rows = [row for row in by_blocking_rate(rows) if row["completion_percentiles_s"]][:MOST_CURVES]
     looks = looks_of([(str(row["policy"]), str(row["kind"])) for row in rows])
     traces = []
@@ -36,7 +36,7 @@ def completion_figure(rows: Sequence[Row]) -> Figure:
 
 
 def load_figure(curves: Mapping[str, Sequence[tuple[float, Row]]], kinds: Mapping[str, str]) -> Figure:
-    """Blocking rate against the rate at which jobs arrive.
+    """Return the blocking rate against the rate at which jobs arrive.
 
     Args:
         curves: by policy, mean inter-arrival time in seconds and blocking rate (mean, low, high) of each load.
@@ -77,12 +77,12 @@ class LearningMeasure(NamedTuple):
     is_less_better: bool = True
 
     def points(self, rows: Sequence[Row]) -> NDArray[np.float64]:
-        """Steps and validations, ``(n, 2)``, without rows that have none."""
+        """Return the steps and validations, ``(n, 2)``, without rows that have none."""
         results = [(self.step_scale * row[self.step_key], row[self.key]) for row in rows]
         return np.array([(step, self.scale * value) for step, value in results if value is not None], np.float64).reshape(-1, 2)
 
     def best(self, points: NDArray[np.float64]) -> float:
-        """The best validation of some points."""
+        """Return the best validation of some points."""
         values = points[:, 1]
         return float(values.min() if self.is_less_better else values.max())
 
@@ -91,7 +91,7 @@ BLOCKING = LearningMeasure()
 
 
 def learning_curve_figure(curve: Sequence[Row], references: Mapping[str, float] | None = None) -> Figure:
-    """Blocking rate on the validation episodes and in training against the number of decisions.
+    """Return the blocking rate on the validation episodes and in training against the number of decisions.
 
     Args:
         curve: rows with ``steps``, ``validation_blocking_rate`` and ``training_blocking_rate`` (None where there is
@@ -162,7 +162,7 @@ def learning_figure(runs: Mapping[str, Sequence[Row]], measure: LearningMeasure 
 
 
 def looks_of(policies: Sequence[tuple[str, str]]) -> list[Look]:
-    """Learned policies in their colour, references in theirs, dashed; the others as they come."""
+    """Return learned policies in their colour, references in theirs, dashed; the others as they come."""
     rest = iter(_LOOKS * (1 + len(policies) // len(_LOOKS)))
     learned = iter([(LEARNED, "solid"), (BLUE, "dash"), (BLUE, "dot"), *([(BLUE, "dashdot")] * len(policies))])
     references = iter([(GREEN, "dash"), *([(GREEN, "dot")] * len(policies))])

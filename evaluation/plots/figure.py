@@ -49,44 +49,44 @@ class Panel(NamedTuple):
 
 
 def printable(text: str) -> str:
-    """Text without characters that a drawing cannot hold; they become question marks."""
+    """Return text without characters that a drawing cannot hold; they become question marks."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def shortened(text: str, length: int = LONGEST_NAME) -> str:
-    """Text of at most ``length`` letters, cut in the middle."""
+    """Return text of at most ``length`` letters, cut in the middle."""
     half = (length - 1) // 2
     return text if len(text) <= length else f"{text[: length - 1 - half]}…{text[-half:]}"
 
 
 def shown(text: object, length: int = LONGEST_NAME) -> str:
-    """Text as Plotly takes it, without tags of its own."""
+    """Return text as Plotly takes it, without tags of its own."""
     return escape(printable(shortened(str(text), length)), quote=False)
 
 
 def wrapped(text: object, width: int = 24) -> str:
-    """Text in lines of at most ``width`` letters."""
+    """Return text in lines of at most ``width`` letters."""
     return "<br>".join(escape(line, quote=False) for line in wrap(printable(shortened(str(text))), width)) or " "
 
 
 def time_unit(length_s: float) -> tuple[float, str]:
-    """Seconds of the unit that suits a span of time, and the unit's name."""
+    """Return the seconds of the unit that suits a span of time, and the unit's name."""
     return next(((size, name) for least, size, name in _UNITS if length_s >= least), (1e-6, "µs"))
 
 
 def time_text(seconds: float) -> str:
-    """A time in the unit that suits it."""
+    """Return a time in the unit that suits it."""
     size, name = time_unit(seconds)
     return f"{seconds / size:.3g} {name}"
 
 
 def rounded(value: float | None) -> float | None:
-    """A figure to seven digits, as a page holds it; None where it is none."""
+    """Return a figure to seven digits, as a page holds it; None where it is none."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.7g}")
 
 
 def axis(title: str, *, is_log: bool = False, span: tuple[float, float] | None = None, **options: Any) -> dict[str, Any]:
-    """An axis.
+    """Return an axis.
 
     Args:
         title: what it shows, with its unit.
@@ -102,7 +102,7 @@ def axis(title: str, *, is_log: bool = False, span: tuple[float, float] | None =
 
 
 def named_rows(names: Sequence[object]) -> tuple[dict[str, Any], float]:
-    """An axis of rows from above with a name each, and the height that they need."""
+    """Return an axis of rows from above with a name each, and the height that they need."""
     texts = [wrapped(name) for name in names]
     row = 14.0 + 14.0 * max((text.count("<br>") + 1 for text in texts), default=1)
     n = max(1, len(texts))
@@ -111,7 +111,7 @@ def named_rows(names: Sequence[object]) -> tuple[dict[str, Any], float]:
 
 
 def line(name: object, x: Iterable[float | None], y: Iterable[float | None], look: Look, **options: Any) -> Trace:
-    """A line; ``options`` are further keys of Plotly's scatter trace, which `marks` and bands build on too."""
+    """Return a line; ``options`` are further keys of Plotly's scatter trace, which `marks` and bands build on too."""
     colour, dash = look
     made: Trace = {"type": "scatter", "mode": "lines", "line": {"color": colour, "dash": dash, "width": 2}}
     made["line"] |= options.pop("line", {})
@@ -119,20 +119,20 @@ def line(name: object, x: Iterable[float | None], y: Iterable[float | None], loo
 
 
 def marks(name: object, x: Iterable[float | None], y: Iterable[float | None], colour: str, **options: Any) -> Trace:
-    """Points."""
+    """Return the points."""
     marker = {"color": colour, "size": 9, "symbol": "circle"} | options.pop("marker", {})
     return _checked({"type": "scatter", "mode": "markers", "marker": marker, "name": shown(name), "x": x, "y": y} | options)
 
 
 def band(x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str) -> Trace:
-    """A pale band between two curves."""
+    """Return a pale band between two curves."""
     ends = [*x, *reversed(x)], [*low, *reversed(high)]
     look: dict[str, Any] = {"fill": "toself", "fillcolor": colour, "opacity": 0.15, "hoverinfo": "skip", "showlegend": False}
     return line("", *ends, (colour, "solid"), line={"width": 0}, **look)
 
 
 def whiskers(key: str, at: Sequence[float], ends: Sequence[tuple[float | None, float | None]], colour: str) -> Trace:
-    """Intervals along the axis ``key``, at places of the other one; those without ends are left out."""
+    """Return the intervals along the axis ``key``, at places of the other one; those without ends are left out."""
     known = [(place, low, high) for place, (low, high) in zip(at, ends, strict=True) if low is not None and high is not None]
     middle = [(low + high) / 2 for _, low, high in known]
     half = {"type": "data", "array": [(high - low) / 2 for _, low, high in known], "color": colour, "thickness": 1.2, "width": 4}
@@ -141,21 +141,21 @@ def whiskers(key: str, at: Sequence[float], ends: Sequence[tuple[float | None, f
 
 
 def lines(ends: Iterable[Sequence[float]], colour: str, **options: Any) -> Trace:
-    """Straight lines (x, y, to x, to y) of one colour without names."""
+    """Return straight lines (x, y, to x, to y) of one colour without names."""
     places = [place for x, y, to_x, to_y in ends for place in ((x, y), (to_x, to_y), (None, None))]
     made = line("", [], [], (colour, "solid"), **({"hoverinfo": "skip", "showlegend": False} | options))
     return made | {"x": [rounded(x) for x, _ in places], "y": [rounded(y) for _, y in places]}
 
 
 def bars(name: object, colour: str, rows: Sequence[float], lengths: Sequence[float | None], **options: Any) -> Trace:
-    """Horizontal bars on rows; ``base`` and ``width`` are where they begin and how high they are."""
+    """Return horizontal bars on rows; ``base`` and ``width`` are where they begin and how high they are."""
     marker = {"color": colour, "line": {"width": 0}} | options.pop("marker", {})
     made: Trace = {"type": "bar", "orientation": "h", "name": shown(name), "marker": marker, "x": lengths, "y": rows}
     return _checked(made | options)
 
 
 def figure(label: str, panels: Sequence[Panel], *, shares_x: bool = False, **layout: Any) -> Figure:
-    """Panels below each other.
+    """Return the panels below each other.
 
     Args:
         label: what the figure shows, for readers who do not see it.
@@ -208,7 +208,7 @@ def figure(label: str, panels: Sequence[Panel], *, shares_x: bool = False, **lay
 
 
 def _margin(panels: Sequence[Panel], top: float) -> dict[str, float]:
-    """Room for ticks and titles. Plotly's own margins would draw every figure several times."""
+    """Return the room for ticks and titles. Plotly's own margins would draw every figure several times."""
     labels = [line for panel in panels for text in panel.y.get("ticktext", ["10,000"]) for line in unescape(text).split("<br>")]
     left = 6.8 * max(map(len, labels)) + 10.0 + 18.0 * any(panel.y["title"]["text"] for panel in panels)
     lines_below = max(text.count("<br>") + 1 for text in panels[-1].x.get("ticktext") or [""])
@@ -216,7 +216,7 @@ def _margin(panels: Sequence[Panel], top: float) -> dict[str, float]:
 
 
 def _with_ticks(panel: Panel) -> Panel:
-    """Logarithmic axes with ticks at round numbers, as many as have room."""
+    """Set logarithmic axes with ticks at round numbers, as many as have room."""
     for key in ("x", "y"):
         of: dict[str, Any] = getattr(panel, key)
         if of["type"] != "log" or "tickvals" in of:
@@ -235,7 +235,7 @@ def _with_ticks(panel: Panel) -> Panel:
 
 
 def _hover(panel: Panel, trace: Trace) -> str:
-    """The text of a point, or both of its figures by the names of their axes."""
+    """Return the text of a point, or both of its figures by the names of their axes."""
     if trace.get("hovertext"):
         return "%{hovertext}<extra></extra>"
     parts = [f"{one['title']['text']}: %{{{key}:.4~g}}" for key, one in (("x", panel.x), ("y", panel.y)) if one["title"]["text"]]
@@ -243,7 +243,7 @@ def _hover(panel: Panel, trace: Trace) -> str:
 
 
 def _checked(trace: Trace) -> Trace:
-    """The trace without points that have no figures; its name says how many they are."""
+    """Return the trace without points that have no figures; its name says how many they are."""
     numbers = {
         key: [rounded(one) for one in trace[key]] for key in ("x", "y", "base", "width") if isinstance(trace.get(key), Iterable)
     }

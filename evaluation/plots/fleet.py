@@ -17,7 +17,7 @@ RESTART, OUTAGE = "restart", "host out of order"
 
 
 def hosts_figure(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> Figure:
-    """A whole episode of a fleet under each policy: jobs on devices, restarts and hosts out of order."""
+    """Return a whole episode of a fleet under each policy: jobs on devices, restarts and hosts out of order."""
     names = [job_type.name for job_type in fleet.menu.job_types]
     looks = {name: graph_look(number) for number, name in enumerate(names)} | {RESTART: (INK, ""), OUTAGE: (RULE, "")}
     panels = []

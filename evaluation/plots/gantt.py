@@ -74,7 +74,7 @@ def gantt_figure(
     since: str = "the episode began",
     more: Sequence[Panel] = (),
 ) -> Figure:
-    """Bars on lanes over time.
+    """Draw bars on lanes over time.
 
     Args:
         label: what the figure shows.
@@ -138,7 +138,7 @@ def _over(trace: Trace, unit_s: float) -> Trace:
 
 
 def episode_figure(scenario: Scenario, episodes: Sequence[tuple[str, EpisodeRecord]]) -> Figure:
-    """A whole episode under each policy: jobs on devices, arrivals that were turned away, and the share of devices held.
+    """Return a whole episode under each policy: jobs on devices, arrivals that were turned away, and the share of devices held.
 
     Args:
         scenario: where the episodes ran.
@@ -174,7 +174,7 @@ def episode_figure(scenario: Scenario, episodes: Sequence[tuple[str, EpisodeReco
 
 
 def _job(scenario: Scenario, record: EpisodeRecord, job: int) -> list[Bar]:
-    """A bar for each run of devices of a job."""
+    """Return a bar for each run of devices of a job."""
     kind = scenario.workload.graphs[int(record.graph_id[job])].name
     says = [f"job {job}", f"{counted(int(record.degree[job]), 'rank')}, {counted(int(record.num_steps[job]), 'training step')}"]
     for word, seconds in (("waited", record.wait_s[job]), ("delayed by interruptions", record.delay_s[job])):
@@ -185,7 +185,7 @@ def _job(scenario: Scenario, record: EpisodeRecord, job: int) -> list[Bar]:
 
 
 def host_lanes(cluster: Cluster) -> list[tuple[str, int, int]]:
-    """The devices of each host as a group of lanes."""
+    """Return the devices of each host as a group of lanes."""
     first = np.flatnonzero(np.diff(cluster.device_host, prepend=-1)).tolist()
     after = [*first[1:], cluster.num_devices]
     return [
@@ -194,7 +194,7 @@ def host_lanes(cluster: Cluster) -> list[tuple[str, int, int]]:
 
 
 def held_share(scenario: Scenario, record: EpisodeRecord) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Moments at which the share of held devices changes, in seconds, and the share from then on."""
+    """Return the moments at which the share of held devices changes, in seconds, and the share from then on."""
     accepted = record.is_accepted
     sizes = record.num_held[accepted]
     times = np.concatenate([[0.0], record.start_s[accepted], record.finish_s[accepted]])
@@ -204,6 +204,6 @@ def held_share(scenario: Scenario, record: EpisodeRecord) -> tuple[NDArray[np.fl
 
 
 def consecutive(devices: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """First device and length of each run of consecutive device numbers."""
+    """Return the first device and length of each run of consecutive device numbers."""
     devices = np.sort(devices)
     return [(int(run[0]), len(run)) for run in np.split(devices, np.flatnonzero(np.diff(devices) > 1) + 1)]

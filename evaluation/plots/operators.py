@@ -30,7 +30,7 @@ _KEPT, _MOVED = "on the same device as HEFT has it", "on another"
 
 
 def placement_figure(placement: PlacedOps) -> Figure:
-    """The forward graph on its devices; gradients go back along the same lines."""
+    """Return the forward graph on its devices; gradients go back along the same lines."""
     graph, ranks = placement.graph, placement.plan.ranks
     rank_at = {rank.device: rank.rank for rank in ranks}
     partition = placement.plan.op_placement()
@@ -45,7 +45,7 @@ def placement_figure(placement: PlacedOps) -> Figure:
 
 
 def shown_figure(shown_one: Data) -> Figure:
-    """The ops of a shown instance on the devices that the policy gave them."""
+    """Return the ops of a shown instance on the devices that the policy gave them."""
     mine = shown_one["placements"][0]
     what = "one step" if shown_one["objective"] == "latency" else "largest load"
     title = f"{shown_one['instance']}: {what} {1e3 * mine['value_s']:.4g} ms by {shortened(shown_one['policy'], 36)}"
@@ -64,7 +64,7 @@ def ops_figure(
     lane: NDArray[np.int64],
     lane_names: Sequence[str],
 ) -> Figure:
-    """A lane for each device, ops from left to right by depth, and the tensors that cross between lanes.
+    """Return a lane for each device, ops from left to right by depth, and the tensors that cross between lanes.
 
     Args:
         title: above the drawing.
@@ -120,7 +120,7 @@ def ops_figure(
 
 
 def levels(edges: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ops before each op on the longest way from a source, ``(n,)``, given a topological order."""
+    """Return the ops before each op on the longest way from a source, ``(n,)``, given a topological order."""
     result = np.zeros(len(order), np.int64)
     after: list[list[int]] = [[] for _ in range(len(order))]
     for source, target in edges.tolist():
@@ -132,7 +132,7 @@ def levels(edges: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int
 
 
 def budgets_figure(budgets: Data, others: Sequence[Data]) -> Figure:
-    """Value over the best known against the time that a placement takes, both axes logarithmic.
+    """Return the value over the best known against the time that a placement takes, both axes logarithmic.
 
     Args:
         budgets: of ``results.json``: searches, each with several budgets; drawn at the time that they took.
@@ -160,7 +160,7 @@ def budgets_figure(budgets: Data, others: Sequence[Data]) -> Figure:
 
 
 def classes_figure(values: Mapping[str, Sequence[float]], classes: Sequence[tuple[str, str]]) -> Figure:
-    """Mean value over the best known of each policy on each class of instances, as a heat map.
+    """Return the mean value over the best known of each policy on each class of instances, as a heat map.
 
     Args:
         values: by policy, of each class.
@@ -199,7 +199,7 @@ def schedules_figure(shown_one: Data) -> Figure:
 
 
 def _labels(texts: Sequence[str], places: Sequence[tuple[float, float]], width: int, height: int) -> list[str]:
-    """The largest sizes, none on another; the others are empty."""
+    """Return the largest sizes, none on another; the others are empty."""
     written: list[tuple[float, float]] = []
     result = []
     for text, (x, y) in zip(texts, places, strict=True):

@@ -19,12 +19,12 @@ _BAR = 0.66
 
 
 def by_blocking_rate(rows: Sequence[Row]) -> list[Row]:
-    """Rows from the least to the greatest blocking rate; those without a figure come last."""
+    """Return the rows from the least to the greatest blocking rate; those without a figure come last."""
     return sorted(rows, key=lambda row: (row["blocking_rate"]["mean"] if row["blocking_rate"] else math.inf, str(row["policy"])))
 
 
 def bars_figure(rows: Sequence[Row], metric: Metric, label: str) -> Figure:
-    """A bar with its 95 % interval for each policy, in the order given, in the colour of its kind.
+    """Return a bar with its 95 % interval for each policy, in the order given, in the colour of its kind.
 
     Args:
         rows: of an evaluation.
@@ -50,7 +50,7 @@ def bars_figure(rows: Sequence[Row], metric: Metric, label: str) -> Figure:
 
 
 def reasons_figure(rows: Sequence[Row]) -> Figure:
-    """Blocking rate of each policy, stacked by the reason for which jobs were turned away."""
+    """Return the blocking rate of each policy, stacked by the reason for which jobs were turned away."""
     rows = [row for row in by_blocking_rate(rows) if row["outcomes"]]
     drawn = reasons(any(EXPIRED.word in row["outcomes"] for row in rows))
     drawn += (RUNNING,) * any(RUNNING.word in row["outcomes"] for row in rows)
@@ -76,7 +76,7 @@ def reasons_figure(rows: Sequence[Row]) -> Figure:
 
 
 def shares_figure(rows: Sequence[Row], key: str, what: str) -> Figure:
-    """A row per policy, a column per degree, shape or rule: the share of accepted jobs, as a shade and a number.
+    """Return a row per policy, a column per degree, shape or rule: the share of accepted jobs, as a shade and a number.
 
     Args:
         rows: of policies; those without shares are left out.
@@ -110,7 +110,7 @@ def shares_figure(rows: Sequence[Row], key: str, what: str) -> Figure:
 
 
 def heatmap(shares: Sequence[Sequence[float | None]], texts: Sequence[Sequence[str]] = (), said: Any = ()) -> Trace:
-    """Cells from pale to blue for 0 to 100 with their texts, and what each says under a pointer."""
+    """Return the cells from pale to blue for 0 to 100 with their texts, and what each says under a pointer."""
     cells = {"z": shares, "x": list(range(len(shares[0]) if shares else 0)), "y": list(range(len(shares)))}
     look = {"colorscale": [[0, PALEST], [1, LEARNED]], "zmin": 0, "zmax": 100, "xgap": 2, "ygap": 2, "showscale": False}
     words = {"text": texts, "texttemplate": "%{text}", "hovertext": said} if texts else {}

@@ -53,7 +53,7 @@ _STYLE = {
 
 
 def svg(figure: Figure) -> str:
-    """The figure as the text of an SVG file."""
+    """Return the figure as the text of an SVG file."""
     drawn = _saved(figure, "svg", {"Date": None, "Creator": None, "Format": None, "Type": None}).decode()
     drawn = re.sub(r"<!--.*?-->\n?", "", drawn, flags=re.DOTALL)
     head = f'<svg role="img" aria-label="{escape(figure["layout"]["meta"]["label"])}"'
@@ -61,7 +61,7 @@ def svg(figure: Figure) -> str:
 
 
 def data_url(figure: Figure) -> str:
-    """The drawing as the address of an image that lies in the page: PNG, which thousands of bars do not swell."""
+    """Return the drawing as the address of an image that lies in the page: PNG, which thousands of bars do not swell."""
     from PIL import Image
 
     out = BytesIO()
@@ -150,7 +150,7 @@ def _scatter(axes: Axes, trace: Trace, label: str | None) -> None:
 
 
 def _bar(axes: Axes, trace: Trace, label: str | None) -> None:
-    """All bars of one colour as one path, which keeps thousands of them small."""
+    """Draw all bars of one colour as one path, which keeps thousands of them small."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 

@@ -37,7 +37,7 @@ class Stretch(NamedTuple):
 
 
 def step_figure(timeline: Timeline, graph: JobGraph, device_names: Sequence[str] = ()) -> Figure:
-    """One step of one job: for each rank a lane of compute above a lane of communication.
+    """Return one step of one job: for each rank a lane of compute above a lane of communication.
 
     Args:
         timeline: the simulated step.
@@ -100,7 +100,7 @@ def _joins(last: Stretch, stretch: Stretch, shortest_s: float) -> bool:
 
 
 def _takes_part(execution: ExecutionGraph) -> list[list[int]]:
-    """Ranks of each task: its own, those whose streams it occupies, and those of the compute before and after a message."""
+    """Return the ranks of each task: its own, those whose streams it occupies, and those of compute around a message."""
     ranks = [{int(rank)} for rank in execution.rank]
     is_compute = execution.kind == TaskKind.COMPUTE
     for task in range(execution.num_tasks):

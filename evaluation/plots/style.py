@@ -46,7 +46,7 @@ KINDS = {
 
 
 def kind_of(row: Mapping[str, Any]) -> Kind:
-    """How the policy of a row is drawn."""
+    """Return how the policy of a row is drawn."""
     return KINDS.get(row["kind"], Kind("policy", PALE))
 
 
@@ -82,15 +82,15 @@ EXPIRED = _reason(Outcome.EXPIRED, GREEN, "cross")
 
 
 def reasons(has_queue: bool) -> tuple[Reason, ...]:
-    """The reasons for which a job may be turned away; with a queue there is one more."""
+    """Return the reasons for which a job may be turned away; with a queue there is one more."""
     return (*REASONS, EXPIRED) if has_queue else REASONS
 
 
 def graph_look(number: int) -> tuple[str, str]:
-    """Colour and hatch of a workload's graph; 32 graphs look different."""
+    """Return the colour and hatch of a workload's graph; 32 graphs look different."""
     return _GRAPHS[number % len(_GRAPHS)], _HATCHES[number // len(_GRAPHS) % len(_HATCHES)]
 
 
 def ink_on(colour: str) -> str:
-    """The colour of text that is read best on a colour, on light pages and on dark ones."""
+    """Return the colour of text that is read best on a colour, on light pages and on dark ones."""
     return "#ffffff" if colour in _DARK_FILLS else "#1a1a1a"

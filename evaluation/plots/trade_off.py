@@ -31,7 +31,7 @@ _PLACES = {"middle right": (8, 0), "middle left": (-8, 0), "top center": (0, 11)
 def policies_figure(
     label: str, rows: Sequence[Row], x: Metric, y: Metric, *, is_log: tuple[bool, bool] = (False, False)
 ) -> Figure | None:
-    """Policies by two figures, a colour for each kind, and a line through those of the Pareto front alone.
+    """Return the policies by two figures, a colour for each kind, and a line through those of the Pareto front alone.
 
     The learned policies are drawn last: where points coincide, theirs is the one that is seen.
 
@@ -81,7 +81,7 @@ def policies_figure(
 
 
 def undominated(points: Sequence[Point], is_more_better: tuple[bool, bool] = (False, False)) -> list[int]:
-    """The points that no other one is as good as in both figures and better than in one, by number.
+    """Return the points that no other one is as good as in both figures and better than in one, by number.
 
     Args:
         points: two figures of each.
@@ -97,7 +97,7 @@ def undominated(points: Sequence[Point], is_more_better: tuple[bool, bool] = (Fa
 
 
 def layouts_figure(ranking: RankedLayouts) -> Figure:
-    """All layouts that a search priced: step time over memory of a rank, the front of each number of devices joined."""
+    """Return all layouts that a search priced: step time over memory of a rank, the front of each number of devices joined."""
     searched, best = ranking.searched, ranking.best
     known = {(one.text, one.order) for one in searched.front}
     priced = sorted((one for one in searched.examined if (one.text, one.order) not in known), key=lambda one: one.step_s)
@@ -138,7 +138,7 @@ def layouts_figure(ranking: RankedLayouts) -> Figure:
 
 
 def _places(points: Sequence[Point], names: Sequence[str], is_log: tuple[bool, bool]) -> list[str]:
-    """Where each name has room, as Plotly says it; empty where it has none. Earlier points come first."""
+    """Return where each name has room, as Plotly says it; empty where it has none. Earlier points come first."""
     shares = [
         [(value - min(of)) / (max(of) - min(of) or 1.0) for value in of]
         for of in ([math.log(point[key]) if is_log[key] else point[key] for point in points] for key in (0, 1))

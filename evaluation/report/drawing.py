@@ -20,7 +20,7 @@ _STEP = (
 
 
 def step_page(timeline: Timeline, graph: JobGraph, device_names: list[str]) -> str:
-    """The page of ``plan --trace FILE.html``: one step of a job.
+    """Return the page of ``plan --trace FILE.html``: one step of a job.
 
     Args:
         timeline: the simulated step.

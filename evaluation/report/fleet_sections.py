@@ -158,7 +158,7 @@ def _links(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> Figure:
 
 
 def _link_pairs(fleet: Fleet) -> tuple[list[str], NDArray[np.int64]]:
-    """Hosts and trunks by name and the first of their two links, which follow each other; other links one by one."""
+    """Return the hosts and trunks by name and the first of their two links, which follow each other; other links one by one."""
     num_hosts, network = fleet.cluster.num_hosts, fleet.network
     hosts = [f"host {name}" if name.isdigit() else name for name in fleet.cluster.host_names]
     if network.arrays.num_trunks > 0:
@@ -187,7 +187,7 @@ def _played_rows(result: Evaluation) -> list[dict[str, Any]]:
 
 
 def _reached(records: Sequence[FleetRecord], until: str, counted: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Minutes from arrival to something, and the share of all counted jobs that had it by then, in percent."""
+    """Return the minutes from arrival to something, and the share of all counted jobs that had it by then, in percent."""
     took_s = np.concatenate([(getattr(record, until) - record.arrival_s)[counted] for record in records])
     known = took_s[np.isfinite(took_s)]
     if len(known) == 0:
@@ -216,7 +216,7 @@ def slowed(episode: WatchedEpisode, fleet: Fleet) -> Part:
 
 
 def lost_by_type(episode: WatchedEpisode, fleet: Fleet) -> NDArray[np.float64]:
-    """Seconds that jobs of each type lost to jobs of each type, ``(t, t)``."""
+    """Return the seconds that jobs of each type lost to jobs of each type, ``(t, t)``."""
     result = np.zeros((fleet.num_types, fleet.num_types))
     for (job, other), seconds in episode.timeline.lost_s.items():
         result[episode.record.job_type[job], episode.record.job_type[other]] += seconds
@@ -271,7 +271,7 @@ def _job(job: int, episode: WatchedEpisode, fleet: Fleet) -> Cell:
 
 
 def _time(seconds: float) -> str:
-    """In seconds below two minutes, in minutes below two hours, else in hours; not to be broken."""
+    """Return a time in seconds below two minutes, in minutes below two hours, else in hours; not to be broken."""
     for most_s, unit_s, unit in ((120.0, 1.0, "s"), (7200.0, 60.0, "min")):
         if seconds < most_s:
             return f"{seconds / unit_s:.1f}\u00a0{unit}"

@@ -69,7 +69,7 @@ class Drawn:
 
 
 def figure_cells(texts: Sequence[str]) -> list[Cell]:
-    """Cells in which a mean with its interval, as ``4.6 [3.9, 5.3] better``, is on two lines."""
+    """Return the cells in which a mean with its interval, as ``4.6 [3.9, 5.3] better``, is on two lines."""
     parted = [re.fullmatch(r"(\S+) (\[.*)", text) for text in texts]
     return [text if result is None else (result[1], result[2]) for text, result in zip(texts, parted, strict=True)]
 
@@ -100,7 +100,7 @@ def page(template: str, *, title: str, drawn: Sequence[Drawn] = (), **values: An
 
 @cache
 def _plotly() -> tuple[str, str]:
-    """The script of plotly.js, as the package brings it, and its digest."""
+    """Return the script of plotly.js, as the package brings it, and its digest."""
     return _digested(resources("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8"))
 
 
@@ -121,7 +121,7 @@ def _shown(value: Any) -> Any:
 
 
 def templates(package: str, shown: Callable[[Any], Any], **options: Any) -> Environment:
-    """The templates in the folder of a package; of every value a page shows what ``shown`` makes of it."""
+    """Return the templates in the folder of a package; of every value a page shows what ``shown`` makes of it."""
     return Environment(
         loader=PackageLoader(package),
         autoescape=True,

@@ -78,7 +78,7 @@ class MeasuredCollective:
         return f"{key.operation} {key.num_ranks}{hosts} {key.data_type}".strip()
 
     def to_data(self) -> dict[str, Any]:
-        """The measurement as plain data."""
+        """Return the measurement as plain data."""
         others = dict(zip(BASELINES, self.baselines_s, strict=False))
         return {
             "item": f"{self.group}: {self.payload_bytes:.0f} B",
@@ -101,17 +101,17 @@ Rows = Sequence[MeasuredCollective]
 
 
 def mean_error(rows: Rows) -> float:
-    """Mean relative error of some rows."""
+    """Return the mean relative error of some rows."""
     return math.fsum(row.relative_error for row in rows) / len(rows)
 
 
 def worst(rows: Rows) -> MeasuredCollective:
-    """The row of the largest relative error."""
+    """Return the row of the largest relative error."""
     return max(rows, key=lambda row: row.relative_error)
 
 
 def baseline(rows: Rows, number: int) -> float | None:
-    """Mean relative error of one of `BASELINES`; None where it says nothing of these rows."""
+    """Return the mean relative error of one of `BASELINES`; None where it says nothing of these rows."""
     results = [abs(row.baselines_s[number] / row.reference_s - 1) for row in rows if row.baselines_s]
     return math.fsum(results) / len(results) if results else None
 
@@ -135,16 +135,16 @@ class Validation:
     unsupported: tuple[str, ...] = ()
 
     def families(self) -> dict[str, Rows]:
-        """The rows of each family."""
+        """Return the rows of each family."""
         return {**gathered(self.rows, lambda row: row.family)}
 
     def groups(self, family: str) -> dict[tuple[str, int], Rows]:
-        """The rows of each operation and group size of a family."""
+        """Return the rows of each operation and group size of a family."""
         rows = [row for row in self.rows if row.family == family]
         return dict(sorted(gathered(rows, lambda row: (row.table.key.operation, row.table.key.num_ranks)).items()))
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data: the rows, a summary of each family, and the calibration."""
+        """Return plain data: the rows, a summary of each family, and the calibration."""
 
         def errors(rows: Rows) -> dict[str, Any]:
             most = worst(rows).relative_error
@@ -199,20 +199,20 @@ def validate(path: str | Path, *, operation: str | None = None) -> Validation:
 
 
 def by_table(measured: Iterable[Measurement]) -> dict[Table, list[Point]]:
-    """Sizes and seconds of each table, by size."""
+    """Return the sizes and seconds of each table, by size."""
     tables = gathered(measured, lambda one: Table(one.device, one.version, one.key))
     return {table: sorted((one.payload_bytes, one.seconds) for one in rows) for table, rows in tables.items()}
 
 
 def every_second(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:
-    """The points of the 1st, 3rd, ... size, and those of the others."""
+    """Return the points of the 1st, 3rd, ... size, and those of the others."""
     sizes = sorted({size for size, _ in points})
     first = set(sizes[::2])
     return [p for p in points if p[0] in first], [p for p in points if p[0] not in first]
 
 
 def _systems(known: dict[Table, list[Point]]) -> dict[tuple[str, str], System]:
-    """A system of curves for each device and version."""
+    """Return a system of curves for each device and version."""
     results: dict[tuple[str, str], dict[TableKey, Curve | FittedLine]] = {}
     for (device, version, key), points in known.items():
         inside = nccl.nominal_bytes_per_s(device)
@@ -249,7 +249,7 @@ def _group(table: Table, system: System, points: list[Point]) -> list[MeasuredCo
 
 
 def _fitted(points: Sequence[Point]) -> Callable[[float], float]:
-    """Latency and bandwidth of least relative squares, neither negative."""
+    """Return the latency and bandwidth of least relative squares, neither negative."""
     a = math.fsum(1 / t**2 for _, t in points)
     b = math.fsum(s / t**2 for s, t in points)
     c = math.fsum(s * s / t**2 for s, t in points)
@@ -263,7 +263,7 @@ def _fitted(points: Sequence[Point]) -> Callable[[float], float]:
 
 
 def _log_log(points: Sequence[Point]) -> Callable[[float], float]:
-    """Straight lines between neighbours in log-log, the outermost ones going on."""
+    """Return straight lines between neighbours in log-log, the outermost ones going on."""
     known = sorted(dict(reversed(points)).items())  # of equal sizes the first
 
     def at(size: float) -> float:

@@ -66,7 +66,7 @@ class ComparedFigure:
         return any(self._error(value) <= self.tolerance for value in (self.predicted, *self.alternatives))
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data; what chance changes only where it does."""
+        """Return plain data; what chance changes only where it does."""
         chance = {"interval": self.interval, "within_interval": self.is_within, "attained": self.is_attained}
         return {
             "item": f"{self.group}: {self.figure}",
@@ -97,11 +97,11 @@ class Comparison:
         return all(row.agrees for row in self.rows)
 
     def groups(self) -> dict[tuple[str, str], list[ComparedFigure]]:
-        """The rows of each family and group."""
+        """Return the rows of each family and group."""
         return gathered(self.rows, lambda row: (row.family, row.group))
 
     def summary(self) -> dict[str, dict[str, Any]]:
-        """Number of items, how many disagree, largest and mean relative error, by family."""
+        """Return the number of items, how many disagree, largest and mean relative error, by family."""
         return {
             family: {
                 "items": len(rows),
@@ -113,12 +113,12 @@ class Comparison:
         }
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data: every row, the summary, and whether all agree."""
+        """Return plain data: every row, the summary, and whether all agree."""
         return {"rows": [row.to_data() for row in self.rows], "summary": self.summary(), "agrees": self.agrees}
 
 
 def gathered(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
-    """The rows of each key, in their order."""
+    """Return the rows of each key, in their order."""
     result: dict[Key, list[Row]] = {}
     for row in rows:
         result.setdefault(key(row), []).append(row)

@@ -86,7 +86,7 @@ def validate(
 
 
 def load_flows(path: str | Path) -> tuple[Links, Flows, list[float]]:
-    """The links and flows of a file, and the finish times that it states.
+    """Return the links and flows of a file, and the finish times that it states.
 
     Raises:
         InputFileError: as `validate`.

@@ -50,7 +50,7 @@ class KernelErrors:
     num_of_host: Mapping[str, int]
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data: a row per item, and a summary per family."""
+        """Return plain data: a row per item, and a summary per family."""
         rows = [
             {"family": family, "item": r.item, "predicted": r.fitted, "reference": r.measured, "relative_error": r.relative_error}
             for family, results in self.families.items()
@@ -66,7 +66,7 @@ class KernelErrors:
         }
 
     def summary(self) -> dict[str, dict[str, Any]]:
-        """Number of rows, errors, whether the model is to describe them and what was left out, by family."""
+        """Return the number of rows, errors, whether the model is to describe them and what was left out, by family."""
         return {
             family: {
                 **(summary(rows) if rows else {"items": 0}),

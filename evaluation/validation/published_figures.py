@@ -63,7 +63,7 @@ class PublishedFigure:
         return f"{'<= ' if self.is_limit else '>= ' if self.is_floor else ''}{self.published}"
 
     def to_data(self) -> dict[str, Any]:
-        """The figure as plain data."""
+        """Return the figure as plain data."""
         return {**asdict(self), "deviation": self.deviation, "agrees": self.agrees}
 
 

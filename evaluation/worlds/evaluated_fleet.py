@@ -179,7 +179,7 @@ def _left_out(rows: Sequence[Row], objective: Metric) -> list[str]:
 
 
 def named_shares(records: Sequence[FleetRecord], fleet: Fleet) -> dict[str, Any]:
-    """Shares of the counted jobs that started, by the name of the entry by which they ran last, with 95 % intervals.
+    """Return the shares of the counted jobs that started, by the name of the entry by which they ran last, with 95 % intervals.
 
     Of all jobs, and of each type of jobs; empty where the menu has no named entries.
     """
@@ -206,7 +206,7 @@ def named_shares(records: Sequence[FleetRecord], fleet: Fleet) -> dict[str, Any]
 
 
 def break_evens(fleet: Fleet) -> list[Row]:
-    """How many times the steps each inexact entry may need and still pay off, with what it declares, by type and devices."""
+    """Return how many times the steps each inexact entry may need and still pay off, with what it declares."""
     return [
         {
             "job_type": fleet.menu.job_types[one.job_type].name,
@@ -221,7 +221,7 @@ def break_evens(fleet: Fleet) -> list[Row]:
 
 
 def lone_entries(rows: Sequence[Row]) -> list[str]:
-    """Learned policies that take one entry alone, in sentences."""
+    """Return learned policies that take one entry alone, in sentences."""
     return [
         f"{row['policy']} takes one entry alone, {next(iter(row['details']['entries']))}."
         for row in rows

@@ -141,7 +141,7 @@ class EvaluatedOperators(EvaluatedGraphWorld):
 
 
 def facts(instance: OperatorInstance) -> dict[str, Any]:
-    """Ops, devices, mean transfer over mean op, and memory of all devices over what all ops hold; None where unlimited."""
+    """Return ops, devices, mean transfer over mean op, and memory of all devices over what all ops hold; None if unlimited."""
     transfer_s = mean_transfer_s(instance)
     held, memory = float(instance.resident_bytes.sum()), float(instance.memory_bytes.sum())
     return {
@@ -189,7 +189,7 @@ def _thirds(values: Sequence[Any], known: NDArray[np.float64]) -> dict[str, list
 
 
 def _rounded(value: float) -> float:
-    """To two digits after the point: a slack comes back from sums of bytes."""
+    """Round to two digits after the point: a slack comes back from sums of bytes."""
     return round(float(value), 2)
 
 
@@ -221,7 +221,7 @@ class BudgetCurves:
         make: Callable[[str], PlacingPolicy[Any, Any]],
         num_instances: int,
     ) -> BudgetCurves:
-        """Curves of every search and of every learned policy among those that are compared.
+        """Return the curves of every search and of every learned policy among those that are compared.
 
         A learned policy searches from its own placement (``@search-SECONDS``).
         """

@@ -31,7 +31,7 @@ SHARPNESS = 10.0
 
 
 def direct_weights(saved: Tensor) -> NDArray[np.float64]:
-    """Weights of `planners.fleet.linear_scores` from those that are saved, ``(x,)``."""
+    """Return the weights of `planners.fleet.linear_scores` from those that are saved, ``(x,)``."""
     return QUICK * saved.detach().cpu().numpy().astype(np.float64)
 
 
@@ -52,7 +52,7 @@ class LinearHead(nn.Module):
     def forward(
         self, seen: Mapping[str, Tensor], menu: Any, listed: tuple[Tensor, Tensor, Tensor], ratio: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Scores of starts and of refusals, before what else the network adds.
+        """Return scores of starts and of refusals, before what else the network adds.
 
         Args:
             seen: the observation.

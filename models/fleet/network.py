@@ -174,13 +174,13 @@ class FleetActor(nn.Module):
         """Do nothing: the network keeps nothing between calls."""
 
     def forward(self, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Scores ``(b, a)``, impossible actions at `IMPOSSIBLE`, and values ``(b,)``."""
+        """Return the scores ``(b, a)``, impossible actions at `IMPOSSIBLE`, and values ``(b,)``."""
         nodes, whole = self._encode(seen)
         scores = self._scores(seen, nodes, whole)
         return scores.masked_fill(seen["action_mask"] == 0, IMPOSSIBLE), self._value(seen, whole)
 
     def values(self, seen: Mapping[str, Tensor]) -> Tensor:
-        """Values of states, ``(b,)``."""
+        """Return the values of states, ``(b,)``."""
         return self._value(seen, self._encode(seen)[1])
 
     def _value(self, seen: Mapping[str, Tensor], whole: Tensor) -> Tensor:
@@ -210,18 +210,18 @@ class FleetActor(nn.Module):
         return nodes, torch.cat([context, *_pooled(nodes, present)], dim=1)
 
     def _trunks(self, seen: Mapping[str, Tensor]) -> Tensor:
-        """Features of trunks, with those of `room` where the settings say so."""
+        """Return the features of trunks, with those of `room` where the settings say so."""
         trunks = seen["trunks"]
         return torch.cat([trunks, room(seen, self.menu.member)], dim=2) if self.settings.room else trunks
 
     def _read(self, features: Tensor) -> Tensor:
-        """Features; where logarithms are read, together with that of ``x`` in each that is ``x / (1 + x)``."""
+        """Return the features; where logarithms are read, together with that of ``x`` in each that is ``x / (1 + x)``."""
         if not self.settings.reads_logs:
             return features
         return torch.cat([features, of_share(features).clamp(1e-3, 1e3).log() / 4.0], dim=-1)
 
     def _entries(self) -> Tensor:
-        """Features of the menu's entries, which are shares; where logarithms are read, together with theirs."""
+        """Return the features of the menu's entries, which are shares; where logarithms are read, together with theirs."""
         entry = self.menu.entry
         return torch.cat([entry, entry.clamp(min=1e-3).log() / 4.0], dim=-1) if self.settings.logs else entry
 
@@ -272,7 +272,7 @@ class FleetActor(nn.Module):
         return scores
 
     def _with_whole(self, jobs: Tensor, whole: Tensor) -> Tensor:
-        """Jobs on offer with the whole, ``(b, v, 2 w)``."""
+        """Return the jobs on offer with the whole, ``(b, v, 2 w)``."""
         return torch.cat([jobs, self.of_whole(whole).unsqueeze(1).expand_as(jobs)], dim=2)
 
 
@@ -335,7 +335,7 @@ class _Round(nn.Module):
 
 
 def _mean(edge: Tensor, nodes: Tensor) -> Tensor:
-    """Mean of the nodes at the other ends, weighted by the edges."""
+    """Return the mean of the nodes at the other ends, weighted by the edges."""
     return (edge @ nodes) / edge.sum(dim=2, keepdim=True).clamp(min=1e-6)
 
 

@@ -56,12 +56,12 @@ QUICK = 10.0
 
 
 def of_share(share: Tensor) -> Tensor:
-    """``x`` of the feature ``x / (1 + x)``, as ``t / T`` of a time ``t / (t + T)``."""
+    """Return ``x`` of the feature ``x / (1 + x)``, as ``t / T`` of a time ``t / (t + T)``."""
     return share / (1.0 - share).clamp(min=1e-6)
 
 
 def num_direct(*, relative: bool) -> int:
-    """Features that prices are linear in."""
+    """Return the features that prices are linear in."""
     return len(RELATIVE if relative else DIRECT)
 
 
@@ -115,7 +115,7 @@ class PriceHead(nn.Module):
         ratio: Tensor,
         choice: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Scores of starts and pauses, before what else the network adds.
+        """Return scores of starts and pauses, before what else the network adds.
 
         Args:
             seen: the observation.

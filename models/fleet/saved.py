@@ -37,7 +37,7 @@ class SavedFleetNetwork(SavedPolicy):
     widths = FleetNetworkSettings
 
     def linear_scores(self, file: str | Path = "policy") -> NDArray[np.float64]:
-        """The weights of its linear scores, ``(x,)`` (see `planners.fleet.linear_scores`).
+        """Return the weights of its linear scores, ``(x,)`` (see `planners.fleet.linear_scores`).
 
         Raises:
             CheckpointError: it has none.
@@ -47,7 +47,7 @@ class SavedFleetNetwork(SavedPolicy):
         return direct_weights(self.weights["linear.direct"])
 
     def price_weights(self, file: str | Path = "policy") -> NDArray[np.float64]:
-        """The weights by which its prices are linear, ``(3, x)`` (see `planners.fleet.linear_prices`).
+        """Return the weights by which its prices are linear, ``(3, x)`` (see `planners.fleet.linear_prices`).
 
         Raises:
             CheckpointError: it has none.
@@ -57,7 +57,7 @@ class SavedFleetNetwork(SavedPolicy):
         return direct_weights(self.weights["prices.direct.weight"])
 
     def network(self, fleet: Fleet, file: str | Path = "policy") -> FleetActor:
-        """The network, ready to play a fleet.
+        """Return the network, ready to play a fleet.
 
         Raises:
             CheckpointError: weights of other shapes than the settings make, or other candidate features than the fleet's.
@@ -75,7 +75,7 @@ class SavedFleetNetwork(SavedPolicy):
 
 
 def is_of_fleet(path: str | Path) -> bool:
-    """Whether a file, or the ``policy.pt`` of a run folder, holds a policy of a fleet.
+    """Return whether a file, or the ``policy.pt`` of a run folder, holds a policy of a fleet.
 
     Raises:
         CheckpointError: it is damaged.
@@ -88,7 +88,7 @@ def is_of_fleet(path: str | Path) -> bool:
 
 
 def load_fleet_policy(path: str | Path, fleet: Fleet) -> Callable[[FleetBatch], NDArray[np.int64]]:
-    """A saved network as a function from a batch to the action of each of its episodes.
+    """Return a saved network as a function from a batch to the action of each of its episodes.
 
     Raises:
         CheckpointError: as `SavedFleetNetwork.load` and `network` say.
@@ -119,7 +119,7 @@ def player(network: FleetActor) -> Callable[[FleetBatch], NDArray[np.int64]]:
 
 
 def _drawn(batch: FleetBatch, num_actions: int) -> NDArray[np.float64]:
-    """Numbers from 0 to 1 that look random, the same for the same state of an episode, ``(e, a)``.
+    """Return the numbers from 0 to 1 that look random, the same for the same state of an episode, ``(e, a)``.
 
     Source:
         Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014 (the mixing function).

@@ -40,7 +40,7 @@ class PlayMode:
 
     @classmethod
     def from_text(cls, text: str, field: str = "policy") -> PlayMode:
-        """``greedy``, ``sample-K``, ``search-SECONDS`` or ``shuffled``.
+        """Parse ``greedy``, ``sample-K``, ``search-SECONDS`` or ``shuffled``.
 
         Raises:
             PolicyError: none of these.

@@ -56,13 +56,13 @@ config: Any = numba.config
 
 
 def root_folder() -> Path:
-    """The folder of compiled code: ``NUMBA_CACHE_DIR`` if that is set, or else one in the user's cache."""
+    """Return the folder of compiled code: ``NUMBA_CACHE_DIR`` if that is set, or else one in the user's cache."""
     named = os.environ.get("NUMBA_CACHE_DIR")
     return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "meshwright" / "compiled"
 
 
 def function_digest(function: Callable[..., Any]) -> str:
-    """A digest of a function and of everything that it reaches: the same in every process and in every copy of the tree.
+    """Return a digest of a function and of everything that it reaches: the same in every process and in every copy of the tree.
 
     A comment, a docstring or a function that it does not call change nothing.
     """
@@ -79,7 +79,7 @@ def _environment() -> str:
 
 
 def _reached(function: Callable[..., Any]) -> list[str]:
-    """A line for each function, constant and class that the function names, in turn; sorted, each once."""
+    """Return a line for each function, constant and class that the function names, in turn; sorted, each once."""
     lines: set[str] = set()
     seen: set[FunctionType] = set()
     start = getattr(function, "py_func", function)
@@ -136,7 +136,7 @@ def _code_text(code: CodeType) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """A spelling of a constant that is the same in every process.
+    """Return a spelling of a constant that is the same in every process.
 
     Raises:
         TypeError: compiled code names a value that has no such spelling.
@@ -165,7 +165,7 @@ def _is_ours(module: str | None) -> bool:
 
 
 def _types_digest(signature: Any) -> str:
-    """A digest of the modules of this package that define types of the arguments; such modules write code themselves."""
+    """Return a digest of the modules of this package that define types of the arguments; such modules write code themselves."""
     waiting = list(getattr(signature, "args", signature))
     modules = set()
     while waiting:
@@ -219,7 +219,7 @@ class FunctionCache:
             _prune(path.parent)
 
     def flush(self) -> None:
-        """Nothing is kept here but on disk."""
+        """Do nothing: all is kept on disk."""
 
     @cached_property
     def _digest(self) -> str:
@@ -236,7 +236,7 @@ class FunctionCache:
 
 
 def _called(library: Any) -> list[str]:
-    """The names of what compiled code calls or reads outside itself."""
+    """Return the names of what compiled code calls or reads outside itself."""
     module = library._final_module
     names = (one.name for one in (*module.functions, *module.global_variables) if one.is_declaration)
     return [name for name in names if not name.startswith("llvm.")]

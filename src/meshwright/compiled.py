@@ -28,7 +28,7 @@ events: Any = numba.core.event
 
 
 def _njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`numba.njit` with its options and a cache on disk (see `compile_cache`)."""
+    """Return `numba.njit` with its options and a cache on disk (see `compile_cache`)."""
 
     def compile_(target: Callable[..., Any]) -> Any:
         made = numba.njit(target, **options)
@@ -60,13 +60,13 @@ njit: Any = _njit
 
 
 def njit_typed(function: Function) -> Function:
-    """`njit` without options for an annotated function, which keeps its signature for type checkers."""
+    """Apply `njit` without options for an annotated function, which keeps its signature for type checkers."""
     made: Function = _njit(function)
     return made
 
 
 def for_types_of(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """A compiled function for arguments of exactly the types of these.
+    """Return a compiled function for arguments of exactly the types of these.
 
     It is called without looking at the types of its arguments again, which for tuples of many arrays takes numba longer
     than handing them over: the caller must see to it that they stay (dtype, dimensions, contiguity, writeability).

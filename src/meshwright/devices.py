@@ -128,7 +128,7 @@ class DeviceType:
         return self.peak_flops_per_s * self.clock_share
 
     def peak_of(self, element_bytes: int, *, is_convolution: bool = False) -> float:
-        """Dense peak in numbers of a size, at the data sheet's clock.
+        """Return the dense peak in numbers of a size, at the data sheet's clock.
 
         PyTorch lets cuDNN's convolutions of float32 take TF32 by default, where a device has it, but no product of matrices. A
         type with neither figure takes an A100's shares of its peak.
@@ -160,7 +160,7 @@ class DeviceType:
         moved_bytes: NDArray[np.float64],
         peak_flops_per_s: NDArray[np.float64] | float | None = None,
     ) -> NDArray[np.float64]:
-        """Seconds of each op by the roofline: launch time plus the slower of arithmetic and memory traffic.
+        """Return the seconds of each op by the roofline: launch time plus the slower of arithmetic and memory traffic.
 
         Args:
             flops: floating-point operations of each op, shape ``(num_ops,)``.
@@ -180,7 +180,7 @@ class DeviceType:
         return np.where(busy_s > 0, busy_s + self.kernel_launch_s, 0.0)
 
     def to_data(self) -> dict[str, Any]:
-        """The mapping that `device_type` reads."""
+        """Return the mapping that `device_type` reads."""
         known = ((key, getattr(self, name), times, over) for key, name, times, over in _UNITS)
         result: dict[str, Any] = {key: value * over / times for key, value, times, over in known if value is not None}
         if self.power_watts == rated_watts(self.name):
@@ -207,7 +207,7 @@ _UNITS = (
 
 
 def device_type(spec: str | DeviceSettings) -> DeviceType:
-    """A device type by name (``v100``, ``a100``, ``h100``) or from settings.
+    """Return a device type by name (``v100``, ``a100``, ``h100``) or from settings.
 
     Raises:
         ConfigError: the name is unknown.
@@ -222,31 +222,31 @@ def device_type(spec: str | DeviceSettings) -> DeviceType:
 
 
 def base_name(name: str) -> str:
-    """A device type without its variant: ``a100`` of ``a100-80gb``, ``rtx-pro-6000`` of ``rtx-pro-6000-server``."""
+    """Return a device type without its variant: ``a100`` of ``a100-80gb``, ``rtx-pro-6000`` of ``rtx-pro-6000-server``."""
     lower = name.lower()
     return next((known for known in _LONG_NAMES if f"{lower}-".startswith(f"{known}-")), lower.split("-")[0])
 
 
 def rated_watts(name: str) -> float | None:
-    """Power of a device type, or of the one that it is a variant of, by its data sheet; None where that is not known."""
+    """Return the power of a device type, or of the one that it is a variant of, by its data sheet; None where unknown."""
     result = built_in_of(name)
     return None if result is None else result.power_watts
 
 
 def built_in_of(name: str) -> DeviceType | None:
-    """The built-in device type that a name, as ``a100-80gb``, is or begins with; None where there is none."""
+    """Return the built-in device type that a name, as ``a100-80gb``, is or begins with; None where there is none."""
     base = name if name in _names() else base_name(name)
     return _built_in(base) if base in _names() else None
 
 
 def is_variant(name: str, product: str) -> bool:
-    """Whether a product, as ``NVIDIA A100-SXM4-80GB``, is of a device type, as ``a100`` or ``a100-80gb``."""
+    """Return whether a product, as ``NVIDIA A100-SXM4-80GB``, is of a device type, as ``a100`` or ``a100-80gb``."""
     words = re.escape(base_name(name)).replace(r"\-", "[- ]")
     return re.search(rf"(?<![a-z0-9]){words}(?![a-z0-9])", product.lower()) is not None
 
 
 def device_names() -> list[str]:
-    """The names of the built-in device types."""
+    """Return the names of the built-in device types."""
     return Names("devices", _names())
 
 

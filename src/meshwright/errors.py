@@ -96,7 +96,7 @@ class MeshwrightError(Exception):
     def at(
         self, *, file: str | Path | None = None, line: int | None = None, field: str | None = None, problem: str | None = None
     ) -> Self:
-        """The error with the file, line and field that the caller knows, where it names none itself, or with another problem."""
+        """Return the error with the file, line and field that the caller knows, unless it names its own, or another problem."""
         places = {"file": self.file or file, "line": self.line or line, "field": self.field or field}
         return type(self)(problem or self.problem, **self._parts() | places)
 
@@ -241,7 +241,7 @@ def _spelled(pattern: str) -> str:
 
 
 def _as_numbers(choice: str) -> tuple[float, str]:
-    """By which choices are sorted: numbers by their size, before texts."""
+    """Return a key by which choices are sorted: numbers by their size, before texts."""
     return (float(choice) if _A_NUMBER.fullmatch(choice) else math.inf, choice)
 
 
@@ -258,7 +258,7 @@ def _bare(name: str) -> str:
 
 
 def _may_mean(value: str, name: str) -> bool:
-    """Whether a value shares with a name what distinguishes the name."""
+    """Return whether a value shares with a name what distinguishes the name."""
     if value[:1] != name[:1]:
         return False
     numbers = _NUMBER.findall(value)
@@ -286,12 +286,12 @@ def _may_mean(value: str, name: str) -> bool:
 
 
 def _is_run_together(word: str, whole: str) -> bool:
-    """Whether a word is a name spelled without its separators."""
+    """Return whether a word is a name spelled without its separators."""
     return difflib.SequenceMatcher(None, word, whole).ratio() >= 0.8 and set(word) <= set(whole)
 
 
 def _shortened(value: object) -> str:
-    """A value as Python spells it, cut to a bearable length."""
+    """Return a value as Python spells it, cut to a bearable length."""
     try:
         return _cut(repr(value))
     except ValueError:  # a whole number of more digits than Python spells

@@ -31,7 +31,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def read_bytes(path: str | Path, *, is_input: bool = True) -> bytes:
-    """The content of a file.
+    """Return the content of a file.
 
     Args:
         path: the file.
@@ -76,7 +76,7 @@ def check_path(path: Path) -> None:
 
 
 def read_text(path: str | Path, *, is_input: bool = True) -> str:
-    """The text of a UTF-8 file, which may be packed by gzip, without a byte-order mark; every line ends in one line feed.
+    """Return the text of a UTF-8 file, which may be packed by gzip, without a byte-order mark; every line ends in one line feed.
 
     Raises:
         InputFileError: as `read_bytes`, not UTF-8, or damaged where it is packed.
@@ -94,7 +94,7 @@ def read_text(path: str | Path, *, is_input: bool = True) -> str:
 
 
 def first_line(path: Path) -> str:
-    """The first line of a text file, packed or not, without reading more; empty where reading the whole of it will say why."""
+    """Return the first line of a text file, packed or not, without reading more; empty where reading it whole will say why."""
     try:
         with path.open("rb") as file:
             is_packed = file.read(len(_GZIP)) == _GZIP
@@ -105,7 +105,7 @@ def first_line(path: Path) -> str:
 
 
 def read_json(path: str | Path, *, is_input: bool = True) -> Any:
-    """The content of a JSON file.
+    """Return the content of a JSON file.
 
     Raises:
         InputFileError: as `read_text`, or the text is not JSON (with the line), names a key twice, spells half of a
@@ -144,7 +144,7 @@ def parse_json(text: str, *, file: str | Path | None = None) -> Any:
 def read_csv(
     path: str | Path, text: str | None = None, *, skips_blanks: bool = False, delimiter: str = ","
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV file, each with the line on which it begins; empty lines are passed over.
+    """Yield the rows of a CSV file, each with the line on which it begins; empty lines are passed over.
 
     Args:
         path: the file.
@@ -174,7 +174,7 @@ def read_csv(
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """A binary file that appears under ``path`` only when the block ends without an error.
+    """Open a binary file that appears under ``path`` only when the block ends without an error.
 
     It is written in the folder of its destination, flushed to disk, then renamed. A link is followed; a device or pipe
     (``/dev/null``) is written directly and never replaced.
@@ -223,12 +223,12 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def json_text(value: Any) -> str:
-    """The one spelling of JSON in this project: sorted keys, two-space indents, no NaN."""
+    """Return the one spelling of JSON in this project: sorted keys, two-space indents, no NaN."""
     return json.dumps(value, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
 
 
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """The one spelling of CSV in this project; None is an empty cell.
+    """Return the one spelling of CSV in this project; None is an empty cell.
 
     A text that begins with ``=``, ``+``, ``-``, ``@``, a tab or the end of a line would run as a formula in a spreadsheet. It
     gets an apostrophe in front, which marks it as a text. Numbers stay as they are.
@@ -237,7 +237,7 @@ def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _csv_cell(value: object) -> str:
-    """One cell; `csv.writer` leaves a carriage return bare, which begins a new row for many readers."""
+    """Return one cell; `csv.writer` leaves a carriage return bare, which begins a new row for many readers."""
     if not isinstance(value, str):
         return "" if value is None else str(value)
     text = f"'{value}" if value.startswith(_FORMULA_STARTS) else value
@@ -246,7 +246,7 @@ def _csv_cell(value: object) -> str:
 
 @contextmanager
 def atomic_folder(path: str | Path, *, marker: str | None = None) -> Iterator[Path]:
-    """A folder that appears under ``path`` only when the block ends without an error.
+    """Open a folder that appears under ``path`` only when the block ends without an error.
 
     An existing folder of that name is replaced as a whole, so no file of an older version stays in it. Only an empty
     folder or one that holds ``marker`` is replaced: a user who names a folder of other things keeps them. A link is
@@ -291,7 +291,7 @@ def check_no_link(path: Path, *, field: str | None = None) -> None:
 
 
 def file_name(name: str, *, reserved: Collection[str] = ()) -> str:
-    """The name of the file or folder of what is called ``name``: the one way from a name to a part of a path.
+    """Return the name of the file or folder of what is called ``name``: the one way from a name to a part of a path.
 
     Up to 100 letters, digits, dots, hyphens and underscores after a letter or digit stay unchanged. Any other name keeps its
     readable part, and a hash of the whole name makes it unique. The result never leads into another folder, is never hidden,
@@ -308,7 +308,7 @@ def file_name(name: str, *, reserved: Collection[str] = ()) -> str:
 
 
 def below(folder: Path, name: str) -> Path:
-    """The path that a relative name, as ``traces/rank0.et``, means below a folder.
+    """Return the path that a relative name, as ``traces/rank0.et``, means below a folder.
 
     Raises:
         InputFileError: it would lead out of the folder, or means the folder itself.
@@ -320,7 +320,7 @@ def below(folder: Path, name: str) -> Path:
 
 
 def _possible(path: str | Path) -> Path:
-    """The path, where a file can have that name at all."""
+    """Return the path, where a file can have that name at all."""
     if not str(path) or "\0" in str(path):
         raise InputFileError("not a file name", value=str(path))
     return Path(path)
@@ -335,7 +335,7 @@ def _reporting_errors(path: Path) -> Iterator[None]:
 
 
 def digest(*parts: object) -> str:
-    """A stable hexadecimal digest of numbers, texts, arrays (anything with ``tobytes``) and nested sequences of them."""
+    """Return a stable hexadecimal digest of numbers, texts, arrays (anything with ``tobytes``) and nested sequences of them."""
     state = hashlib.sha256()
     for part in parts:
         _feed(state, part)

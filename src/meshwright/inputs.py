@@ -42,7 +42,7 @@ class _Output:
     is_update: bool
 
     def holds(self, path: Path) -> bool:
-        """Whether writing it replaces a file, which need not be there."""
+        """Return whether writing it replaces a file, which need not be there."""
         if self.is_folder:
             return self.place in _place(path).parents
         return self.place == _place(path) or (self.identity is not None and self.identity == _identity(path))

@@ -100,7 +100,7 @@ def _address_of(value: Any) -> Address:
 
 
 def _kind(field: Any) -> Any:
-    """The properties of a field on which its type in numba depends."""
+    """Return the properties of a field on which its type in numba depends."""
     if isinstance(field, np.ndarray):
         flags = field.flags
         return field.dtype, field.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
@@ -148,7 +148,7 @@ class _Fields(AttributeTemplate):
 
 @extending.lower_getattr_generic(Address)
 def _get(context: Any, builder: Any, address: Address, value: Any, name: str) -> Any:
-    """A field; of an array all but the reference that would have to be counted."""
+    """Return a field; of an array all but the reference that would have to be counted."""
     kind, first = address.fields[name]
     words = builder.gep(
         builder.bitcast(value, context.get_value_type(types.int64).as_pointer()), [context.get_constant(types.int32, first)]

@@ -30,11 +30,11 @@ class Shipped:
     field: str | None = None
 
     def names(self) -> tuple[str, ...]:
-        """Names of the files that come with the package."""
+        """Return the names of the files that come with the package."""
         return _names(self.folder)
 
     def path(self, spec: str) -> Path:
-        """The file of a name, or the user's own, which need not be there.
+        """Return the file of a name, or the user's own, which need not be there.
 
         Raises:
             InputFileError: neither; the message names the nearest.
@@ -47,7 +47,7 @@ class Shipped:
         return path
 
     def text(self, spec: str) -> str:
-        """Text of the shipped file of a name, or of a file of the user's own.
+        """Return text of the shipped file of a name, or of a file of the user's own.
 
         Raises:
             InputFileError: neither, or it cannot be read.
@@ -56,7 +56,7 @@ class Shipped:
 
 
 def path_in_folder(spec: str, folder: Path, *, is_folder_too: bool = False) -> str:
-    """A path that a file of a folder names: from that folder where a file is there, any other text as it is.
+    """Return a path that a file of a folder names: from that folder where a file is there, any other text as it is.
 
     A YAML or JSON file that is nowhere is named in that folder, so that its refusal says where it was looked for.
 
@@ -72,7 +72,7 @@ def path_in_folder(spec: str, folder: Path, *, is_folder_too: bool = False) -> s
 
 
 def shipped_path(name: str) -> Path:
-    """A file or folder of ``configs``."""
+    """Return a file or folder of ``configs``."""
     return Path(str(resources("meshwright.configs"))) / name
 
 

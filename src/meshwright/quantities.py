@@ -110,7 +110,7 @@ def problem(name: str, value: float) -> str | None:
 
 
 def number(text: str, name: str = "") -> float:
-    """A number that a text spells, held to what a number of this name can be.
+    """Return a number that a text spells, held to what a number of this name can be.
 
     Raises:
         ValueError: it spells none, or an impossible one; the message is a phrase for an error.
@@ -134,7 +134,7 @@ def amount(text: str, name: str = "") -> float:
 
 
 def whole(text: str, name: str = "") -> int:
-    """A whole number that a text spells in decimal digits, and the rest as `number`."""
+    """Return a whole number that a text spells in decimal digits, and the rest as `number`."""
     digits = text.strip()
     if re.fullmatch("[+-]?[0-9]+", digits) is None:
         raise ValueError("must be a whole number")
@@ -182,12 +182,12 @@ def not_plain(text: str, name: str, *, is_whole: bool) -> tuple[str, bool]:
 
 
 def counted(number: int, thing: str) -> str:
-    """A number of things in words: ``1 host``, ``2 hosts``; thousands have no commas, as in names of benchmarks."""
+    """Return a number of things in words: ``1 host``, ``2 hosts``; thousands have no commas, as in names of benchmarks."""
     return f"{number} {things(number, thing)}"
 
 
 def things(number: int, thing: str) -> str:
-    """The word for so many of a thing, whose plural ends in s: ``host``, ``hosts``."""
+    """Return the word for so many of a thing, whose plural ends in s: ``host``, ``hosts``."""
     return f"{thing}{'s' * (number != 1)}"
 
 

@@ -110,7 +110,7 @@ def load(model: type[AnySettings], path: str | Path, *, changes: Sequence[str] |
 
 
 def located(error: AnyError, path: str | Path, changes: Sequence[str] = (), *, below: str = "") -> AnyError:
-    """An error that came up when what a file says was used, with the file and line that its key has there, or ``--set``.
+    """Return an error that came up when what a file says was used, with the file and line that its key has there, or ``--set``.
 
     Args:
         error: it is left as it is where it names a file already, or a key that the file does not have.
@@ -158,7 +158,7 @@ def build_read(model: type[AnySettings], data: Any, file: str | Path) -> AnySett
 
 
 def read_yaml(path: str | Path) -> tuple[Any, Lines]:
-    """The content of a YAML file and the line of each of its keys; an empty file is an empty mapping.
+    """Return the content of a YAML file and the line of each of its keys; an empty file is an empty mapping.
 
     Raises:
         InputFileError: the file is missing or unreadable.
@@ -196,7 +196,7 @@ def override(data: Any, change: str) -> Any:
 
 
 def as_changes(keys: Mapping[str, Any]) -> list[str]:
-    """The ``key.subkey=value`` texts by which `override` sets nested keys, one for each value.
+    """Return the ``key.subkey=value`` texts by which `override` sets nested keys, one for each value.
 
     A mapping that names a ``kind`` is set as a whole, since keys of another kind would not fit.
     """
@@ -216,7 +216,7 @@ def as_config_error(
     file: str | Path | None = None,
     lines: Lines | None = None,
 ) -> ConfigError:
-    """The most telling of pydantic's complaints as our error.
+    """Return the most telling of pydantic's complaints as our error.
 
     Args:
         complaints: as ``ValidationError.errors()`` lists them.
@@ -278,7 +278,7 @@ _PROBLEMS = {
 
 
 def _in_data(location: Location, data: Any, *, names_absent_key: bool) -> Location:
-    """The part of pydantic's location that is keys and indices of the data; the tags of unions are not."""
+    """Return the part of pydantic's location that is keys and indices of the data; the tags of unions are not."""
     place: list[str | int] = []
     here, is_tagged = data, False
     for part in location:

@@ -38,7 +38,7 @@ _held: dict[Callable[[], None], int] = {}
 
 @contextmanager
 def new_file_near(path: Path) -> Iterator[IO[bytes]]:
-    """A new file in the folder of ``path``, open; removed at the end where it was not renamed.
+    """Open a new file next to ``path``; remove it at the end where it was not renamed.
 
     Raises:
         OSError: it cannot be made.
@@ -53,7 +53,7 @@ def new_file_near(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def new_folder_near(path: Path) -> Iterator[Path]:
-    """A new folder in the folder of ``path`` with an empty folder `NEW` in it; removed at the end with all that it holds.
+    """Make a folder next to ``path`` with an empty folder `NEW` in it; remove it at the end with its content.
 
     What lies in it as `OLD` goes to ``path`` in place of being removed, where nothing is there.
 
@@ -117,7 +117,7 @@ def _remove_where_stale(path: Path) -> None:
 
 
 def _free_name(path: Path) -> Path:
-    """A name that nobody uses; 40 letters of the destination's do not make it too long."""
+    """Return a name that nobody uses; 40 letters of the destination's do not make it too long."""
     while True:
         name = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}{_SUFFIX}")
         if not os.path.lexists(name):
@@ -125,7 +125,7 @@ def _free_name(path: Path) -> Path:
 
 
 def _takes_lock(file: IO[bytes], *, otherwise: bool = True) -> bool:
-    """Whether the file is locked now by this process; ``otherwise`` where the file system has no locks."""
+    """Return whether the file is locked now by this process; ``otherwise`` where the file system has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -134,7 +134,7 @@ def _takes_lock(file: IO[bytes], *, otherwise: bool = True) -> bool:
 
 
 def _is_open_at(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file still lies where it was: another process may have removed or renamed it before it was locked."""
+    """Return whether an open file still lies where it was: another process may have removed or renamed it before the lock."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except FileNotFoundError:

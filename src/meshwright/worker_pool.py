@@ -41,7 +41,7 @@ class WorkerPool(ProcessPoolExecutor):
 
 @contextmanager
 def deaf_to_interrupts() -> Iterator[None]:
-    """Processes begun in this block ignore Ctrl-C, which a terminal sends to all: the one that began them stops them."""
+    """Let processes begun in this block ignore Ctrl-C, which a terminal sends to all: the one that began them stops them."""
     if current_thread() is not main_thread():  # only the main one may say what a signal does
         yield
         return

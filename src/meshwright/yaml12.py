@@ -53,7 +53,7 @@ _SPELLINGS = {
 
 
 def parse(text: str, *, file: str | Path | None = None) -> tuple[Any, Lines]:
-    """The content of one YAML document, None where it is empty, and the lines of its keys.
+    """Return the content of one YAML document, None where it is empty, and the lines of its keys.
 
     Args:
         text: the document.
@@ -74,7 +74,7 @@ def parse(text: str, *, file: str | Path | None = None) -> tuple[Any, Lines]:
 
 
 def dump(data: Any, **layout: Any) -> str:
-    """A document that `parse` reads as these data, and readers of YAML 1.1 too; ``layout`` as PyYAML's ``dump`` takes it."""
+    """Return a document that `parse` reads as these data, and readers of YAML 1.1 too; ``layout`` as for PyYAML's ``dump``."""
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, **layout))
 
 
@@ -91,7 +91,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def dotted(location: Location) -> str:
-    """A place as errors spell it: ``levels.0.bandwidth_gbytes_per_s``."""
+    """Return a place as errors spell it: ``levels.0.bandwidth_gbytes_per_s``."""
     return ".".join(str(part) for part in location)
 
 
@@ -157,7 +157,7 @@ class _Document:
         return made, 1 + (end if start == place else place)
 
     def _meant(self, place: int) -> tuple[int, Any]:
-        """The place and event that an event means: an alias that of its anchor."""
+        """Return the place and event that an event means: an alias that of its anchor."""
         event = self.events[place]
         if not isinstance(event, yaml.AliasEvent):
             return place, event
@@ -222,7 +222,7 @@ class _Document:
         return text
 
     def _check_tag(self, event: Any, *kinds: str) -> str:
-        """The kind that a tag names, which has to be one of some."""
+        """Return the kind that a tag names, which has to be one of some."""
         kind = str(event.tag).removeprefix(_CORE)
         if kind not in (*_SPELLINGS, "str", "map", "seq") or kind == event.tag:
             tag = event.tag if kind == event.tag else f"!!{kind}"

@@ -63,7 +63,7 @@ class ShareTrial:
         return float(self._means_s(mean, self._validation).mean())
 
     def _means_s(self, weights: NDArray[np.float64], batches: Batches) -> NDArray[np.float64]:
-        """Mean completion time in each workload with some weights."""
+        """Return the mean completion time in each workload with some weights."""
         scheduler = self._rule.scheduler(weights.tolist())
         return np.array([spans.mean() for each in batches for spans in play(self._simulation, scheduler, each)])
 

@@ -114,7 +114,7 @@ def _learn(
 
 
 def is_learned(context: torch.Tensor, settings: ImitationSettings) -> torch.Tensor:
-    """Whether each decision is imitated, 1 or 0: all are, but of searched scores only picks of hosts, ``(n,)``.
+    """Return whether each decision is imitated, 1 or 0: all are, but of searched scores only picks of hosts, ``(n,)``.
 
     The network acts by these scores from the start, so that all it could learn of other decisions is noise.
     """
@@ -123,7 +123,7 @@ def is_learned(context: torch.Tensor, settings: ImitationSettings) -> torch.Tens
 
 
 def right_actions(seen: Mapping[str, torch.Tensor], actions: torch.Tensor, member: torch.Tensor) -> torch.Tensor:
-    """Whether each action is as good as the rule's, ``(n, a)``: itself, and where hosts are picked all that look the same.
+    """Return whether each action is as good as the rule's, ``(n, a)``: itself, and where hosts are picked all that look the same.
 
     Two hosts look the same if their features and those of the trunks above are equal, and the job has as many hosts there
     already. A rule takes the first of such hosts by number, which a network cannot learn, as it reads no numbers.
@@ -221,7 +221,7 @@ def played(
 
 
 def _discounted(rewards: NDArray[np.float32], ends: NDArray[np.bool_], discount: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sums of all later rewards of the episode, ``(decisions, e)``; ``discount`` is that of the time after each decision."""
+    """Return sums of all later rewards of the episode, ``(decisions, e)``; ``discount`` is of the time after each decision."""
     result = np.zeros(rewards.shape)
     following = np.zeros(rewards.shape[1])
     for row in reversed(range(len(rewards))):

@@ -247,7 +247,7 @@ class FleetLearner(Learner):
         return result
 
     def _value_on(self, fleet: Fleet) -> float:
-        """The objective on the validation episodes of a fleet, which the network plays for once."""
+        """Return the objective on the validation episodes of a fleet, which the network plays for once."""
         if fleet is not self._fleet:
             self._network.use(fleet)
         state = play_all(fleet, player(self._network), validation_seeds(self._settings.num_validation_seeds)).state

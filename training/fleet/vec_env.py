@@ -116,7 +116,7 @@ class FleetVecEnv(EpisodesVecEnv):
         return self.observations(), self._starts.copy()
 
     def observations(self) -> Observations:
-        """Copies of the observations."""
+        """Return copies of the observations."""
         fleet = self.batch.fleet
         windows_s = WINDOWS * fleet.mean_duration_s
         work = fleet.load * fleet.cluster.num_devices
@@ -164,7 +164,7 @@ def _advance(problem, state, e, rule, num_arrived):  # type: ignore[no-untyped-d
 
 @njit
 def _write_to_come(problem, state, windows_s, interarrival_s, work_per_s, out):  # type: ignore[no-untyped-def]
-    """Arrivals within each window from now, and their work, as ``x / (1 + x)`` of what is expected."""
+    """Write arrivals within each window from now, and their work, as ``x / (1 + x)`` of what is expected."""
     out[:] = 0.0
     last = len(windows_s) - 1
     for e in range(len(out)):

@@ -53,7 +53,7 @@ class WeightsToSearch:
 
 
 def prices_of(fleet: Fleet, *, relative: bool = False) -> WeightsToSearch:
-    """Weights of prices, ``(3, x)``, from zero; ``relative`` as for `models.fleet.prices.price_units`.
+    """Return the weights of prices, ``(3, x)``, from zero; ``relative`` as for `models.fleet.prices.price_units`.
 
     Raises:
         ConfigError: hosts are picked one by one, for which prices have no score.
@@ -70,7 +70,7 @@ def prices_of(fleet: Fleet, *, relative: bool = False) -> WeightsToSearch:
 
 
 def scores_of(fleet: Fleet, rule: str) -> WeightsToSearch:
-    """Weights of linear scores, ``(x,)``, only those of starts where no job may be refused; a rule picks hosts."""
+    """Return the weights of linear scores, ``(x,)``, only those of starts where no job may be refused; a rule picks hosts."""
     picks = fleet_rule(rule, fleet.problem, fleet.work_device_s)
 
     def play(batch: FleetBatch, weights: NDArray[np.float64], most: int) -> None:
@@ -163,7 +163,7 @@ def _weights_of(policy: str, start: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _mean_on(searched: WeightsToSearch, weights: NDArray[np.float64], seeds: range | list[int]) -> float:
-    """The objective in the mean of the episodes of some seeds; far worse than any where one of them finds no end.
+    """Return the objective in the mean of the episodes of some seeds; far worse than any where one of them finds no end.
 
     Jobs that are moved in every round make next to no steps, and such weights are among those that are tried.
     """

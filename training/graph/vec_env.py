@@ -67,7 +67,7 @@ class WorldVecEnv(MaskedVecEnv):
         return rewards.astype(np.float32), is_over, [{} for _ in range(self.num_envs)]
 
     def observations(self) -> Observations:
-        """Decisions, and which graphs of the bank they are about."""
+        """Return the decisions, and which graphs of the bank they are about."""
         if self._changing is not None:
             self._changing.note(self._batch)
             self._graph[:] = self._changing.numbers

@@ -144,19 +144,19 @@ class TrainingCallback:
     """
 
     def on_start(self, start: RunStart) -> None:
-        """The run folder is there, and training begins or is resumed."""
+        """Receive the start: the run folder exists, and training begins or is resumed."""
 
     def on_stage(self, record: StageRecord) -> bool | None:
-        """A part of a stage before the first update is done; False stops the run."""
+        """Receive a part of a stage before the first update is done. Return False to stop."""
 
     def on_update(self, record: UpdateRecord) -> bool | None:
-        """An update has ended; False stops the run."""
+        """Receive the figures of an update. Return False to stop."""
 
     def on_validation(self, record: ValidationRecord) -> bool | None:
-        """The validation episodes were played; False stops the run."""
+        """Receive the figures of a validation. Return False to stop."""
 
     def on_end(self, end: RunEnd) -> None:
-        """The run ends; called also after an error and on Ctrl-C."""
+        """Receive the end of the run, also after an error and on Ctrl-C."""
 
 
 _LEAST = 9

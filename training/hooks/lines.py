@@ -59,7 +59,7 @@ class LineWriter(TrainingCallback):
 
 
 def line(record: ValidationRecord) -> str:
-    """A validation in one line: share that is done, steps, the measure, the best so far and the time."""
+    """Return a validation in one line: share that is done, steps, the measure, the best so far and the time."""
     share = 100 * record.step / max(1, record.total_steps)
     measure = record.measure.replace("_", " ")
     width = len(f"{record.total_steps:,}")
@@ -71,7 +71,7 @@ def line(record: ValidationRecord) -> str:
 
 
 def stage_line(record: StageRecord) -> str:
-    """A part of a stage in one line: its name, the share that is done, what was found and the time."""
+    """Return a part of a stage in one line: its name, the share that is done, what was found and the time."""
     result = ""
     if record.value is not None:
         is_best = record.best is None or record.best == record.value

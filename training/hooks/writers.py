@@ -107,6 +107,6 @@ class ScalarWriter(TrainingCallback):
 
 
 def writers(names: Sequence[str], method: str) -> list[TrainingCallback]:
-    """The writers of these names (see `names.NAMES`); the method ``ppo`` writes event files with more in them by itself."""
+    """Return writers of these names (see `names.NAMES`); the method ``ppo`` writes event files with more in them itself."""
     kinds = {"stdout": LineWriter, "csv": CsvWriter, "tensorboard": ScalarWriter}
     return [kinds[name]() for name in dict.fromkeys(names) if (name, method) != ("tensorboard", "ppo")]

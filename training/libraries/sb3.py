@@ -67,7 +67,7 @@ class MaskedVecEnv(VecEnv):
 
     @abstractmethod
     def observations(self) -> Observations:
-        """Copies of the current observations, ``(e, ...)`` each."""
+        """Return copies of the current observations, ``(e, ...)`` each."""
 
     @abstractmethod
     def action_masks(self) -> NDArray[np.bool_]:

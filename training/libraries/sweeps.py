@@ -42,7 +42,7 @@ class SweepRange(settings.Settings):
         return self
 
     def distribution(self) -> BaseDistribution:
-        """The same for Optuna, with choices as JSON."""
+        """Return the same for Optuna, with choices as JSON."""
         if self.choices:
             return CategoricalDistribution([json.dumps(value) for value in self.choices])
         return (IntDistribution if self.whole else FloatDistribution)(self.low, self.high, log=self.log)  # type: ignore[arg-type]
@@ -63,11 +63,11 @@ class SweepSettings(settings.Settings):
     num_warmup_validations: int = Field(default=1, ge=0, le=10_000)
 
     def config_with(self, values: Mapping[str, Any]) -> SeedSettings:
-        """The training config with values of keys; a `MeshwrightError` where they do not go together."""
+        """Return the training config with values of keys; a `MeshwrightError` where they do not go together."""
         return load_config(self.config, [*self.changes, *(f"{key}={json.dumps(value)}" for key, value in values.items())])
 
     def values_of(self, trial: FrozenTrial | optuna.Trial) -> dict[str, Any]:
-        """The values of the keys in a trial."""
+        """Return the values of the keys in a trial."""
         return {key: json.loads(value) if self.parameters[key].choices else value for key, value in trial.params.items()}
 
 
@@ -126,7 +126,7 @@ def sweep(
 
 
 def study_of(sweep_settings: SweepSettings, folder: Path) -> optuna.Study:
-    """The study in a folder's storage, with a sampler that is seeded by the number of trials that have ended."""
+    """Return the study in a folder's storage, with a sampler that is seeded by the number of trials that have ended."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     url, startup = f"sqlite:///{(folder / STORAGE).absolute()}", sweep_settings.num_startup_trials
     storage = optuna.storages.RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 60}})
@@ -142,7 +142,7 @@ def study_of(sweep_settings: SweepSettings, folder: Path) -> optuna.Study:
 
 
 def _num_ended(study: optuna.Study) -> int:
-    """Trials so far without those that were cut off."""
+    """Return the trials so far without those that were cut off."""
     lost = TrialState.FAIL, TrialState.WAITING
     return sum(trial.state not in lost or "problem" in trial.user_attrs for trial in study.get_trials(deepcopy=False))
 

@@ -57,7 +57,7 @@ class ScorerTrial:
         return float(self.plays.blocking_rates(mean[None], rngs).mean())
 
     def steps(self, generation: int) -> int:
-        """Decisions that have been played after so many generations, those of validation apart."""
+        """Return the decisions that have been played after so many generations, those of validation apart."""
         return generation * self.settings.population * self.settings.num_episodes * self.plays.scenario.settings.num_jobs
 
     def row(self, search: Search) -> dict[str, Any]:

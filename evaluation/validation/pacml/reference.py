@@ -168,7 +168,7 @@ class Reference(_Figures):
         return self.config.jobs.num_training_steps if self.config.jobs else NUM_STEPS
 
     def graph_fields(self) -> dict[str, str]:
-        """Each graph that the file names, and where it does so first."""
+        """Return each graph that the file names, and where it does so first."""
         result: dict[str, str] = {}
         for key in ("single_job_empty_cluster", "single_job_if_ms_were_converted_to_s", "placement_dependence"):
             for name in getattr(self, key):
@@ -179,7 +179,7 @@ class Reference(_Figures):
         return result
 
     def cluster(self) -> Cluster:
-        """The RAMP cluster that the file describes, the published one unless it does.
+        """Return the RAMP cluster that the file describes, the published one unless it does.
 
         Raises:
             ConfigError: an impossible topology.

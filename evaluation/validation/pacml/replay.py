@@ -127,7 +127,7 @@ def validate(
 
 
 def _graphs(reference: Reference, folder: Path, *, with_statistics: bool) -> list[JobGraph]:
-    """The graphs that the file names; where it has nothing but statistics, all that there are."""
+    """Return the graphs that the file names; where it has nothing but statistics, all that there are."""
     if not folder.is_dir():
         raise GraphError("no such folder of graphs", file=folder)
     profiles = {path.parent.name: path for path in sorted(folder.glob("*/graph.txt"))}
@@ -161,7 +161,7 @@ def _single_job(
 
 
 def _steps(simulator: Simulator, placed: PlacedSplitJob) -> list[LookaheadResult]:
-    """A step of a placed job, then those that differ from it under other orders of tied flows."""
+    """Return a step of a placed job, then those that differ from it under other orders of tied flows."""
     step = simulator.step(placed)
     inputs = problem(placed.split, placed.server, simulator.times(placed), simulator.defects)
     orders = [ties(placed.split, seed) for seed in range(NUM_TIE_ORDERS + 1)]
@@ -170,7 +170,7 @@ def _steps(simulator: Simulator, placed: PlacedSplitJob) -> list[LookaheadResult
 
 
 def _figures(simulator: Simulator, name: str, placed: PlacedSplitJob, step: LookaheadResult) -> Figures:
-    """The figures of a placed job, by their names in the file."""
+    """Return the figures of a placed job, by their names in the file."""
     times, cut = simulator.times(placed), placed.split
     flows = times.is_flow
     names = ["-".join(map(str, simulator.network.coordinates[server])) for server in placed.servers]
@@ -267,7 +267,7 @@ def _placements(simulator: Simulator, reference: Reference, name: str) -> Iterat
 
 
 def _occupancy(simulator: Simulator, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which servers are free: all but a few random blocks, or any."""
+    """Return which servers are free: all but a few random blocks, or any."""
     is_free = np.ones(simulator.num_servers, np.bool_)
     if rng.random() < 0.5:
         is_free[:] = rng.random(simulator.num_servers) < rng.random()

@@ -51,7 +51,7 @@ class InstanceValue(NamedTuple):
 
 
 def values_of(path: Path, placement: Path | None, search_s: float) -> tuple[str, list[InstanceValue]]:
-    """Values of an instance: of dnn-partitioning, of Piper, a profile of PipeDream, or the project's own.
+    """Return the values of an instance: of dnn-partitioning, of Piper, a profile of PipeDream, or the project's own.
 
     Args:
         path: its file.
@@ -106,7 +106,7 @@ def values_of(path: Path, placement: Path | None, search_s: float) -> tuple[str,
 
 
 def other_forms(instance: OperatorInstance, made: OperatorPlacement, by: str, in_order: str) -> list[InstanceValue]:
-    """A placement's value in all forms of its objective but the default one, of latency in the published form too.
+    """Return a placement's value in all forms of its objective but the default one, of latency in the published form too.
 
     Args:
         instance: what is placed.
@@ -168,7 +168,7 @@ def _pipedream(path: Path, placement: Path | None) -> tuple[str, list[InstanceVa
 
 
 def given_stages(path: Path, op_names: Sequence[str], *, has_tensors: bool = True) -> list[tuple[NDArray[np.bool_], int, int]]:
-    """Ops ``(n,)``, replicas and tensor degree of each stage of a file.
+    """Return the ops ``(n,)``, replicas and tensor degree of each stage of a file.
 
     The file has ``{"stages": [{"ops": [NAME, ...], "replicas": 2, "tensor_degree": 1}, ...]}``; both numbers are 1 if absent.
 
@@ -208,7 +208,7 @@ def _joined(replicas: Iterable[int]) -> str:
 
 
 def _order(path: Path, instance: OperatorInstance) -> NDArray[np.int64] | None:
-    """The order of the ops in a placement's file, a topological one; None where it has none."""
+    """Return the order of the ops in a placement's file, a topological one; None where it has none."""
     data = files.read_json(path)
     given_order = data.get("order") if isinstance(data, dict) and "device_of" in data else None
     if given_order is None:

@@ -56,7 +56,7 @@ published setting does not name them: they are such that random placements are a
 
 
 def latency_rows(folder: str | Path) -> Iterator[PublishedFigure]:
-    """Figures of latency from the folder ``operators`` of reference data.
+    """Yield the figures of latency from the folder ``operators`` of reference data.
 
     Raises:
         InputFileError: a file is missing or not of its form.
@@ -85,7 +85,7 @@ def latency_rows(folder: str | Path) -> Iterator[PublishedFigure]:
 
 
 def ratio_rows() -> Iterator[PublishedFigure]:
-    """Mean makespans over the critical path of best times, on drawn graphs of 10 to 15 levels and 10 to 24 devices."""
+    """Yield the mean makespans over the critical path of best times, on drawn graphs of 10 to 15 levels and 10 to 24 devices."""
     ratios = np.array([_ratios(layered_graph(seed), seed) for seed in range(NUM_LAYERED)]).mean(axis=0).tolist()
     published = (RANDOM_RATIO, BEST_OF_20_RATIO, HEFT_RATIO, HEFT_RATIO)
     names = ("random", "best of 20 random", "HEFT without insertion", "HEFT with insertion")
@@ -95,7 +95,7 @@ def ratio_rows() -> Iterator[PublishedFigure]:
 
 
 def tasklet_rows(folder: str | Path) -> Iterator[PublishedFigure]:
-    """The best values of tasklets from the folder ``operators`` of reference data, by enumeration and by searches.
+    """Yield the best values of tasklets from the folder ``operators`` of reference data, by enumeration and by searches.
 
     Raises:
         InputFileError: a file is missing or not of its form.
@@ -112,7 +112,7 @@ def tasklet_rows(folder: str | Path) -> Iterator[PublishedFigure]:
 
 
 def layered_graph(seed: int) -> OperatorInstance:
-    """A drawn graph of 10 to 15 levels, 28 ops in the mean, on 10 to 24 devices of unequal speed."""
+    """Return a drawn graph of 10 to 15 levels, 28 ops in the mean, on 10 to 24 devices of unequal speed."""
     rng = np.random.default_rng(seed)
     widths = [1, *rng.integers(1, 5, int(rng.integers(8, 14))).tolist(), 1]
     first = row_starts(widths)

@@ -113,7 +113,7 @@ class DrawnSet:
 
 @cache
 def cluster_of(name: str) -> Cluster:
-    """A cluster of `CLUSTERS`."""
+    """Return a cluster of `CLUSTERS`."""
     topology = CLUSTERS[name]
     if topology is None:
         return load_cluster(f"preset:{name}")
@@ -122,7 +122,7 @@ def cluster_of(name: str) -> Cluster:
 
 @cache
 def slower_cluster(name: str) -> Cluster:
-    """The cluster of a name with half the bandwidth between hosts."""
+    """Return the cluster of a name with half the bandwidth between hosts."""
     data = cluster_of(name).to_data()
     data["topology"]["nic_bandwidth_gbytes_per_s"] /= 2
     return Cluster.from_data(data)
@@ -143,7 +143,7 @@ def step_of(cluster: str, name: str, layout: Layout) -> TransformerStep | GraphS
 
 
 def draw(seed: int, number: int) -> DrawnSet:
-    """One of the sets of a seed."""
+    """Return one of the sets of a seed."""
     rng = np.random.default_rng([seed, number])
     cluster = _pick(rng, sorted(CLUSTERS))
     num_jobs = int(rng.integers(*NUM_JOBS, endpoint=True))
@@ -157,7 +157,7 @@ def draw(seed: int, number: int) -> DrawnSet:
 
 
 def _draw_jobs(rng: np.random.Generator, cluster: str, num_jobs: int) -> list[DrawnJob]:
-    """Jobs whose steps are of like length and have no more tasks than can be simulated; fewer where chance finds none."""
+    """Return jobs whose steps are of like length with no more tasks than can be simulated; fewer where chance finds none."""
     jobs: list[DrawnJob] = []
     figures: list[tuple[float, int]] = []
     for _ in range(TRIES * num_jobs):
@@ -184,7 +184,7 @@ def _shape(name: str) -> tuple[TransformerShape, int]:
 
 
 def _figures(cluster: str, name: str, layout: Layout) -> tuple[float, int]:
-    """Seconds and tasks of a step, about."""
+    """Return the seconds and tasks of a step, about."""
     step = step_of(cluster, name, layout)
     pricer: StepPricer = step.pricer
     step_s = pricer.step_s(step.work)
@@ -194,7 +194,7 @@ def _figures(cluster: str, name: str, layout: Layout) -> tuple[float, int]:
 
 
 def _draw_job(rng: np.random.Generator, cluster: str) -> tuple[str, Layout]:
-    """A model and a legal layout of 8 to 32 ranks; a third of the jobs are convolutional networks under data parallelism."""
+    """Return a model and a legal layout of 8 to 32 ranks; a third are convolutional networks under data parallelism."""
     per_host = cluster_of(cluster).num_devices // cluster_of(cluster).num_hosts
     while True:
         world = _pick(rng, [8, 8, 16, 16, MOST_RANKS])
@@ -224,7 +224,7 @@ def _draw_job(rng: np.random.Generator, cluster: str) -> tuple[str, Layout]:
 
 
 def _draw_devices(rng: np.random.Generator, cluster: Cluster, worlds: Sequence[int]) -> list[tuple[int, ...]] | None:
-    """Devices of each job, equally many on each of its hosts; None where they do not fit."""
+    """Return the devices of each job, equally many on each of its hosts; None where they do not fit."""
     per_host = cluster.num_devices // cluster.num_hosts
     style = _pick(rng, STYLES)
     hosts = list(range(cluster.num_hosts))

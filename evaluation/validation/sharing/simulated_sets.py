@@ -88,17 +88,17 @@ class _Job:
     loads: dict[int, tuple[float, float]]
 
     def placed(self, start_s: float = 0.0, num_steps: int = FEWEST) -> PlacedJob:
-        """So many steps of it from some time on."""
+        """Return so many steps of it from some time on."""
         execution = extended(self.lowered, num_steps).execution
         return PlacedJob(execution, np.array(self.drawn.devices), start_s, True, COSTS.overlap_slowdown, ROUTING)
 
     def ends_s(self, finish_s: NDArray[np.float64], num_steps: int = FEWEST) -> NDArray[np.float64]:
-        """When each of its steps ended, by the ends of its tasks."""
+        """Return when each of its steps ended, by the ends of its tasks."""
         ends: NDArray[np.float64] = finish_s[extended(self.lowered, num_steps).optimizers].max(axis=1)
         return ends
 
     def step_s(self, cluster: Cluster) -> float:
-        """A step by itself, from the end of the first one on."""
+        """Return a step by itself, from the end of the first one on."""
         ((_, finish_s),) = schedule([self.placed()], cluster)
         return _mean_s(self.ends_s(finish_s))
 
@@ -138,7 +138,7 @@ def simulated(drawn: DrawnSet) -> SimulatedSet:
 def _in_company(
     jobs: Sequence[_Job], cluster: Cluster, alone_s: Sequence[float], phases: NDArray[np.float64]
 ) -> list[NDArray[np.float64]] | None:
-    """Ends of the steps of each job while all of them run; None where there are too many tasks.
+    """Return the ends of the steps of each job while all of them run; None where there are too many tasks.
 
     Jobs that share links are slower than alone. If the slowest has not had enough steps, all run again, with a little more than
     the steps that their speeds require.
@@ -163,7 +163,7 @@ def _in_company(
 
 
 def _mean_s(ends_s: NDArray[np.float64]) -> float:
-    """Mean time between ends."""
+    """Return the mean time between ends."""
     return float((ends_s[-1] - ends_s[0]) / (len(ends_s) - 1))
 
 

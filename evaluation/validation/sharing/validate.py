@@ -97,7 +97,7 @@ def validate(num_sets: int, folder: Path | None = None, *, progress: Progress | 
 
 
 def simulated(num_sets: int, seed: int, folder: Path | None = None, progress: Progress | None = None) -> tuple[SimulatedSet, ...]:
-    """The first sets of a seed in which a link is shared; arguments and errors as of `validate`."""
+    """Return the first sets of a seed in which a link is shared; arguments and errors as of `validate`."""
     if num_sets < 1:
         raise ConfigError("must be at least 1", field="--set sets", value=num_sets)
     result = simulated_sets(seed, folder)
@@ -105,7 +105,7 @@ def simulated(num_sets: int, seed: int, folder: Path | None = None, progress: Pr
 
 
 def simulated_sets(seed: int, folder: Path | None = None) -> Iterator[SimulatedSet]:
-    """All sets of a seed in which a link is shared, by their number; there is no last one.
+    """Yield all sets of a seed in which a link is shared, by their number; there is no last one.
 
     Args:
         seed: of the draws.
@@ -152,7 +152,7 @@ def predicted_s(simulated_set: SimulatedSet, constants: ArrayLike = CONSTANTS) -
 
 
 def sharing_errors(sets: Sequence[SimulatedSet], constants: ArrayLike = CONSTANTS) -> NDArray[np.float64]:
-    """Relative errors of the step times of jobs that share links."""
+    """Return the relative errors of the step times of jobs that share links."""
     return np.array(
         [
             result / job.together_s - 1
@@ -164,7 +164,7 @@ def sharing_errors(sets: Sequence[SimulatedSet], constants: ArrayLike = CONSTANT
 
 
 def fit(sets: Sequence[SimulatedSet]) -> NDArray[np.float64]:
-    """Constants of least error: steps along one constant at a time from those in use, halved where none is better.
+    """Return the constants of least error: steps along one constant at a time from those in use, halved where none is better.
 
     Args:
         sets: to which they are fitted; the errors are those of jobs that share links.

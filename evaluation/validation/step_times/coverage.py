@@ -90,14 +90,14 @@ class Prediction(NamedTuple):
         return math.log(self.measured / self.predicted) / self.uncertainty
 
     def with_term(self, name: str, value: float) -> Prediction:
-        """The prediction with another value of one term of its uncertainty; itself where it has no term of that name."""
+        """Return the prediction with another value of one term of its uncertainty; itself where it has no term of that name."""
         return (
             self._replace(uncertainty_terms={**self.uncertainty_terms, name: value}) if name in self.uncertainty_terms else self
         )
 
 
 def coverage(rows: Sequence[Prediction]) -> dict[str, float]:
-    """How the rows of a family lie in their intervals.
+    """Return how the rows of a family lie in their intervals.
 
     Args:
         rows: at least one.
@@ -114,14 +114,14 @@ def coverage(rows: Sequence[Prediction]) -> dict[str, float]:
 
 
 def software_of(row: PublishedStep) -> str | None:
-    """The framework that ran a row, as the row or its source says."""
+    """Return the framework that ran a row, as the row or its source says."""
     if row.software is None and row.layout.get("zero") == 3 and row.family in SOFTWARE_OF:
         return DEEPSPEED
     return row.software or SOFTWARE_OF.get(row.family)
 
 
 def between_runs(families: Iterable[OfFamily]) -> float:
-    """The standard deviation of runs of any framework in addition to their other uncertainties.
+    """Return the standard deviation of runs of any framework in addition to their other uncertainties.
 
     With it the errors of families are as large as stated: the sum over them of ``error^2 / (doubt^2 + s^2)`` is their number.
     Zero where the other doubts explain the errors alone.
@@ -145,7 +145,7 @@ def between_runs(families: Iterable[OfFamily]) -> float:
 
 
 def spread(num_rows: int, rms_error: float) -> float:
-    """The standard deviation to state of a further row, by the errors of some: a prediction is meant to have none.
+    """Return the standard deviation to state of a further row, by the errors of some: a prediction is meant to have none.
 
     Few rows say little of how wide errors spread, so that an interval of 95 % wants Student's quantile in place of the normal
     distribution's.
@@ -160,7 +160,7 @@ def spread(num_rows: int, rms_error: float) -> float:
 
 
 def under_framework(families: Iterable[tuple[int, float]]) -> float:
-    """The standard deviation to state of a further row under a framework.
+    """Return the standard deviation to state of a further row under a framework.
 
     Args:
         families: rows and root mean square error of each; they have equal weights.
@@ -175,7 +175,7 @@ HOST_FAMILY = "vtrain-h2048"
 
 
 def left_out(family: str, prediction: Prediction, framework: str | None = None) -> Prediction:
-    """A row as the other families would have predicted it, of its layout's framework if it names one; itself if of none."""
+    """Return a row as the other families predict it, of its layout's framework if it names one; itself if of none."""
     if KNOWN_SOFTWARE in prediction.uncertainty_terms and family in (runs := RUNS_UNDER.get(framework or "", {})):
         if family == HOST_FAMILY:
             prediction = prediction.with_term("host", 0.0)

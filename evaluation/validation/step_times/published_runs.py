@@ -116,7 +116,7 @@ dropout, a head of its own (Touvron et al., "Llama", 2023, section 2.2)."""
 
 
 def as_published(row: Mapping[str, Any], name: str, family: str) -> tuple[dict[str, Any], list[str]]:
-    """A row with what its source says of its run, and a note on each key that is another one than the row's.
+    """Return a row with what its source says of its run, and a note on each key that is another one than the row's.
 
     A figure of the devices that the row gives itself is left as it is.
 
@@ -143,7 +143,7 @@ def as_published(row: Mapping[str, Any], name: str, family: str) -> tuple[dict[s
 
 
 def year_of(text: str) -> int:
-    """The year of a source, by its arXiv number or a four-digit year; the present where it has neither."""
+    """Return the year of a source, by its arXiv number or a four-digit year; the present where it has neither."""
     arxiv = re.search(r"\b(\d\d)(\d\d)\.\d{4,5}\b", text)
     if arxiv:
         return 2000 + int(arxiv.group(1))

@@ -50,7 +50,7 @@ class PublishedStep:
 
 
 def gpt(layers: int, hidden: int, heads: int, vocabulary: int, sequence_length: int, **more: Any) -> TransformerShape:
-    """A GPT as Megatron-LM builds it: learned positions, biases, dropout, a tied head; ``more`` overrides."""
+    """Return a GPT as Megatron-LM builds it: learned positions, biases, dropout, a tied head; ``more`` overrides."""
     keys: dict[str, Any] = {
         "name": f"gpt-{layers}x{hidden}",
         "num_layers": layers,

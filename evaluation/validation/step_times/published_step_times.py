@@ -123,7 +123,7 @@ MEASURED_STEPS = Shipped("measured_steps", "the name of a device whose steps com
 
 
 def read_rows(path: str | Path) -> list[PublishedStep]:
-    """The rows of a file of either form, or of a device whose steps come measured.
+    """Return the rows of a file of either form, or of a device whose steps come measured.
 
     Args:
         path: of the file, or the name of the device.
@@ -210,7 +210,7 @@ def _supported(row: dict[str, Any], name: str, family: str) -> PublishedStep:
 
 
 def _unread(row: dict[str, Any]) -> list[str]:
-    """A note on each key that nothing is made of; unknown keys of a layout are refused instead."""
+    """Return a note on each key that nothing is made of; unknown keys of a layout are refused instead."""
     known = READ | {"model": READ["model"] | set(MODEL_KEYS) | set(MODEL_FLAGS)}
     parts = (("", row), ("model", row["model"]), ("cluster", row["cluster"]))
     results = [f"{where}.{key}".lstrip(".") for where, part in parts for key in part if key not in known[where]]
@@ -235,7 +235,7 @@ def _more(model: dict[str, Any]) -> dict[str, Any]:
 
 
 def _device(cluster: dict[str, Any]) -> DeviceType:
-    """The device type that a name such as ``a100-80gb`` means; its memory as the driver reports it, where that is known."""
+    """Return the device type that a name such as ``a100-80gb`` means; its memory as the driver reports it, where known."""
     spelled = str(cluster.get("device") or "").lower()
     base = _base(spelled)
     if base not in device_names():
@@ -258,14 +258,14 @@ def _device(cluster: dict[str, Any]) -> DeviceType:
 
 
 def _base(spelled: str) -> str:
-    """The part of a device's name that says which one it is: ``a100`` of ``nvidia a100-sxm4-80gb``."""
+    """Return the part of a device's name that says which one it is: ``a100`` of ``nvidia a100-sxm4-80gb``."""
     known = [word for word in re.findall(r"[a-z]+\d+[a-z]*", spelled) if word in device_names()]
     known += [name for name in device_names() if "-" in name and is_variant(name, spelled)]
     return known[0] if known else ""
 
 
 def _wires(cluster: dict[str, Any]) -> tuple[HostNetwork, list[str]]:
-    """Hosts and cards, with a note on each thing that the source does not print and a price depends on."""
+    """Return the hosts and cards, with a note on each thing that the source does not print and a price depends on."""
     notes: list[str] = []
     device = _base(str(cluster.get("device") or "").lower())
     said = str(cluster.get("host_link") or "").lower()

@@ -95,7 +95,7 @@ class PredictedStep:
         return Prediction(self.step_s, self.row.measured_s, self.uncertainty_terms)
 
     def to_data(self) -> dict[str, Any]:
-        """The row as plain data."""
+        """Return the row as plain data."""
         data: dict[str, Any] = {"item": self.row.name, "family": self.row.family, "reference": self.row.measured_s}
         data["notes"] = list(self.row.notes)
         if self.predicted is None:
@@ -131,15 +131,15 @@ class StepTimeValidation:
     calibration: dict[str, dict[str, Any]]
 
     def summary(self) -> dict[str, dict[str, Any]]:
-        """Rows, unsupported rows, mean and largest error, bias, Kendall's tau, regret and coverage, by family."""
+        """Return the rows, unsupported rows, mean and largest error, bias, Kendall's tau, regret and coverage, by family."""
         return {family: _summary(rows) for family, rows in self.families().items()}
 
     def families(self) -> dict[str, list[PredictedStep]]:
-        """The rows of each family."""
+        """Return the rows of each family."""
         return gathered(self.predictions, lambda one: one.row.family)
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data: every row, the summary, what the constants were fitted on and what they are."""
+        """Return plain data: every row, the summary, what the constants were fitted on and what they are."""
         return {
             "rows": [one.to_data() for one in self.predictions],
             "summary": self.summary(),
@@ -167,7 +167,7 @@ def validate(paths: Sequence[str | Path], progress: Progress | None = None) -> S
 
 
 def predict(row: PublishedStep, pricers: dict[Any, Pricer] | None = None) -> PredictedStep:
-    """The step of one row, open fields taken as the fastest legal ones."""
+    """Return the step of one row, open fields taken as the fastest legal ones."""
     if row.unsupported is not None or row.shape is None or row.device is None or row.wires is None:
         return PredictedStep(row, None, remark=row.unsupported)
     pricers = {} if pricers is None else pricers
@@ -201,7 +201,7 @@ def predict(row: PublishedStep, pricers: dict[Any, Pricer] | None = None) -> Pre
 
 
 def known_software(row: PublishedStep) -> str | None:
-    """The framework of a row where the constants of kernels know whole steps of it."""
+    """Return the framework of a row where the constants of kernels know whole steps of it."""
     assert row.device is not None
     software = software_of(row)
     return software if software in kernel_settings(row.device.name).steps_of else None
@@ -259,7 +259,7 @@ def _layout(row: PublishedStep, choice: dict[str, Any]) -> Layout:
 
 
 def _choices(row: PublishedStep) -> list[dict[str, Any]]:
-    """Every combination of values of the fields that the row leaves open."""
+    """Return every combination of values of the fields that the row leaves open."""
     keys = row.layout
     open_fields = [
         key for key in ("tp", "pp", "dp", "micro_batch", "virtual_stages", "schedule", "recompute") if keys.get(key) is None
@@ -335,7 +335,7 @@ def _summary(rows: list[PredictedStep]) -> dict[str, Any]:
 
 
 def kendall_tau(rows: Sequence[PredictedStep]) -> float | None:
-    """Kendall's tau-b of predicted and measured times; None for a single row."""
+    """Return Kendall's tau-b of predicted and measured times; None for a single row."""
     if len(rows) < 2:
         return None
     from scipy.stats import kendalltau

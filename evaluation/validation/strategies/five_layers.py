@@ -44,7 +44,7 @@ SINGLE = ((0, 1), (0, 2), (1, 3), (4, 5), (4, 6), (5, 7))
 
 
 def figures() -> Iterator[PublishedFigure]:
-    """Each switch in its home case."""
+    """Yield each switch in its home case."""
     yield from _turns()
     yield from _orders()
     yield from _trees()
@@ -53,7 +53,7 @@ def figures() -> Iterator[PublishedFigure]:
 
 
 def _turns() -> Iterator[PublishedFigure]:
-    """Two jobs of 0.5 s of computation and 0.5 s on a link that they share, by flows and as a fleet sees them."""
+    """Yield two jobs of 0.5 s of computation and 0.5 s on a link that they share, by flows and as a fleet sees them."""
     case = "two jobs, half of the time on a link"
     cluster = _cluster({"kind": "single-host", "num_devices": 4, "fabric": "bus", **_LINK})
     for name, second_s, meets in (("bursts meet", 0.0, True), ("in turns", 0.5, False)):
@@ -68,7 +68,7 @@ def _turns() -> Iterator[PublishedFigure]:
 
 
 def _bound(case: str, name: str, speed: float, meets: bool) -> PublishedFigure:
-    """Of the speed alone at most 80 % where bursts meet, at least 95 % where they do not."""
+    """Require of the speed alone at most 80 % where bursts meet, at least 95 % where they do not."""
     figure = f"{name}, of the speed alone"
     if meets:
         return PublishedFigure(case, figure, speed, "0.80", 1e-9, is_limit=True)
@@ -76,7 +76,7 @@ def _bound(case: str, name: str, speed: float, meets: bool) -> PublishedFigure:
 
 
 def _orders() -> Iterator[PublishedFigure]:
-    """Gradients of 3 s that are ready first, and an expert all-to-all of 1 s that a pass of 4 s wants."""
+    """Yield the gradients of 3 s that are ready first, and an expert all-to-all of 1 s that a pass of 4 s wants."""
     for sharing, first, then in (("one message at a time", "fifo", "deadline"), ("flows", "fair", "edf")):
         step_s = []
         for choice in (first, then):
@@ -93,7 +93,7 @@ def _orders() -> Iterator[PublishedFigure]:
 
 
 def _trees() -> Iterator[PublishedFigure]:
-    """An all-reduce of 1 GB on the NVLink cube mesh of a DGX-1V, against a ring along its double links."""
+    """Yield an all-reduce of 1 GB on the NVLink cube mesh of a DGX-1V, against a ring along its double links."""
     speed = cube_mesh()
     network = RankNetwork(matrix_cluster(speed, 8, "v100"), np.arange(8))
     along = np.array([0, 3, 2, 1, 5, 6, 7, 4])
@@ -104,7 +104,7 @@ def _trees() -> Iterator[PublishedFigure]:
 
 
 def cube_mesh() -> NDArray[np.float64]:
-    """Bandwidth of each pair of a DGX-1V, GB/s."""
+    """Return the bandwidth of each pair of a DGX-1V, GB/s."""
     speed = np.full((8, 8), 1.0)
     for bandwidth, pairs in ((50.0, DOUBLE), (25.0, SINGLE)):
         for a, b in pairs:
@@ -113,7 +113,7 @@ def cube_mesh() -> NDArray[np.float64]:
 
 
 def _two_ways() -> Iterator[PublishedFigure]:
-    """100 MB from one A100 host to another: by its own card alone, and by the seven that idle as well, at the balance."""
+    """Send 100 MB from one A100 host to another: by its own card alone, and by the seven that idle as well, at the balance."""
     size, pair, ranks = 1e8, RankNetwork(load_cluster("preset:dgx-a100-8x8"), np.array([0, 8])), np.arange(2)
     split = JointSplit()
     own, both = (one.time_s(pair, ranks, size, "send_recv") for one in (RING, split))
@@ -126,7 +126,7 @@ def _two_ways() -> Iterator[PublishedFigure]:
 
 
 def _circuits() -> Iterator[PublishedFigure]:
-    """100 MB of an all-to-all over eight hosts of four ports of 12.5 GB/s, by circuits set up once or per phase."""
+    """Send 100 MB of an all-to-all over eight hosts of four ports of 12.5 GB/s, by circuits set up once or per phase."""
     ports = {"ports_per_host": 4, "port_bandwidth_gbytes_per_s": 12.5, "circuit_latency_us": 5.0}
     inside = {"devices_per_host": 1, "intra_host_bandwidth_gbytes_per_s": 300.0, "intra_host_latency_us": 0.0}
     for turn_us, phase_us in ((20.0, 275.0), (300.0, None)):
@@ -150,17 +150,17 @@ def _cluster(topology: dict[str, object]) -> Cluster:
 
 
 def _half_sending() -> ExecutionGraph:
-    """Steps of 0.5 s of computation and 0.5 s on the link."""
+    """Return the steps of 0.5 s of computation and 0.5 s on the link."""
     return _graph([(0.5, number % 2 == 1, [number - 1] if number else []) for number in range(2 * STEPS)], holds=False)
 
 
 def _experts(*, holds: bool) -> ExecutionGraph:
-    """A computation of 1 s; gradients and all-to-all behind it; a pass behind the all-to-all; the update behind all."""
+    """Return a computation of 1 s; gradients and all-to-all behind it; a pass behind the all-to-all; the update behind all."""
     return _graph([(1.0, False, []), (3.0, True, [0]), (1.0, True, [0]), (4.0, False, [2]), (0.0, False, [1, 3])], holds=holds)
 
 
 def _graph(tasks: Sequence[tuple[float, bool, Sequence[int]]], *, holds: bool) -> ExecutionGraph:
-    """Tasks of rank 0 in their order: seconds, whether it is a message, and tasks before it.
+    """Return the tasks of rank 0 in their order: seconds, whether it is a message, and tasks before it.
 
     Messages go to rank 1 and hold the communication stream or not.
     """

@@ -87,7 +87,7 @@ def synchronisation_figures() -> Iterator[PublishedFigure]:
 
 
 def compression_figures() -> Iterator[PublishedFigure]:
-    """The crossing points, and the largest hundredth of the numbers inside a host with links of 25 GB/s."""
+    """Yield the crossing points, and the largest hundredth of the numbers inside a host with links of 25 GB/s."""
     device = device_type("a100")
     message = Message("gradients", "all_reduce", "dp_cp", CODED_BYTES)
     for n in CODED_RANKS:
@@ -114,14 +114,14 @@ def compression_figures() -> Iterator[PublishedFigure]:
 
 
 def gossip_figures() -> Iterator[PublishedFigure]:
-    """Every figure of the table."""
+    """Yield every figure of the table."""
     for (fabric, ranks), published in GOSSIP_MS.items():
         for column, value, seconds in zip(GOSSIP_WAYS, published, fabric_steps(fabric, ranks), strict=True):
             yield PublishedFigure(f"{ranks} ranks of {fabric}", f"{column}, ms", 1e3 * seconds, value, GOSSIP_TOLERANCE)
 
 
 def local_updates_figures() -> Iterator[PublishedFigure]:
-    """Bytes of a round against counted ones, throughput at 1 Gb/s, bytes over a cut and the rate of stages."""
+    """Yield the bytes of a round against counted ones, throughput at 1 Gb/s, bytes over a cut and the rate of stages."""
     for n in WORKERS:
         h, d, o = 4096, 4096, 35
         counted = n * 2 * 4 * (d * (h // n) + (h // n) * o)
@@ -146,7 +146,7 @@ def local_updates_figures() -> Iterator[PublishedFigure]:
 
 
 def _labels() -> Iterator[PublishedFigure]:
-    """Synthetic labels of 10 classes at a cut of 1024 numbers, 60,000 samples, 20 epochs in front of it and 30 behind."""
+    """Yield synthetic labels of 10 classes at a cut of 1024 numbers, 60,000 samples, 20 epochs in front of it and 30 behind."""
     n, classes, h, left, right = 60_000, 10, 4096, 20, 30
     sizes = {"left_epochs": left, "right_epochs": right, "num_samples": n, "num_classes": classes}
     f, b = (2e-6, 3e-6), (4e-6, 5e-6)

@@ -34,7 +34,7 @@ KEPT = "tp=1,cp=1,zero=0|2|3,recompute=none,schedule=1f1b"
 
 
 def figures() -> Iterator[PublishedFigure]:
-    """Bytes of a cycle against counted ones, a mask of ones on both paths, and phases that are planned together."""
+    """Yield the bytes of a cycle against counted ones, a mask of ones on both paths, and phases that are planned together."""
     costs = CostSettings(contention="independent", overlap_slowdown=1.0, collectives="ring").of_layouts
     maker = work_of(JobSource("zoo:vgg16"), load_cluster(WHERE), costs, batch_size=128)
     work = maker.work(Layout(dp=16, micro_batch=8, global_batch=128, overlap_dp=True))
@@ -64,7 +64,7 @@ def figures() -> Iterator[PublishedFigure]:
 
 
 def _lowered_bytes(maker: JobWork, work: Any, training: Masked) -> float:
-    """Gradients that the first rank sums in a cycle, counted in the execution graph of all its steps."""
+    """Return the gradients that the first rank sums in a cycle, counted in the execution graph of all its steps."""
     core = core_work(work, training.core, 0.0)
     devices = maker.devices(work.layout.world)
     models = maker.simulated(work), maker.simulated(core)

@@ -49,7 +49,7 @@ TOKENS = 1024
 
 
 def eager_pipelines_figures() -> Iterator[PublishedFigure]:
-    """Seconds of a step in each way, and the micro-batches that the first stage keeps."""
+    """Yield the seconds of a step in each way, and the micro-batches that the first stage keeps."""
     for p, m, send_s, target, kept in PIPELINES:
         item = f"{p} stages, {m} micro-batches, transfer {send_s:g}"
         seconds = np.tile([1.0, 2.0, 0.0], (p, 1, 1))
@@ -61,7 +61,7 @@ def eager_pipelines_figures() -> Iterator[PublishedFigure]:
 
 
 def step_s(meshes: str, gbit_per_s: float, resharding: str) -> float:
-    """Seconds of a step.
+    """Return the seconds of a step.
 
     Args:
         meshes: ``tp`` x ``dp`` of both stages, as `Layout.stage_meshes` is spelled.
@@ -78,7 +78,7 @@ def step_s(meshes: str, gbit_per_s: float, resharding: str) -> float:
 
 
 def two_hosts(gbit_per_s: float) -> Cluster:
-    """Two hosts of four V100, each behind one card."""
+    """Return two hosts of four V100, each behind one card."""
     inside = {"devices_per_host": 4, "intra_host_bandwidth_gbytes_per_s": 150.0, "intra_host_latency_us": 0.6}
     cards = {"nics_per_host": 1, "nic_bandwidth_gbytes_per_s": gbit_per_s / 8, "nic_latency_us": 5.0}
     spines = {"hosts_per_leaf": 2, "wiring": "host", "num_spines": 1, "oversubscription": 1.0, "spine_latency_us": 0.5}
@@ -87,7 +87,7 @@ def two_hosts(gbit_per_s: float) -> Cluster:
 
 
 def meshed_stages_figures() -> Iterator[PublishedFigure]:
-    """The gain of each pair of meshes on both networks."""
+    """Yield the gain of each pair of meshes on both networks."""
     for meshes in MESHES:
         for gbit_per_s, limit, is_floor in ((10.0, "1.3", True), (400.0, "1.05", False)):
             gain = step_s(meshes, gbit_per_s, "send-recv") / step_s(meshes, gbit_per_s, "broadcast")

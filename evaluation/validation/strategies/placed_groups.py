@@ -49,19 +49,19 @@ WORLD_FILE = Path("operators/tasklets/case4_worldwide_geo.json")
 
 
 def figures() -> Iterator[PublishedFigure]:
-    """The figures of the networks that are made here."""
+    """Yield the figures of the networks that are made here."""
     for name in NETWORKS:
         if name != WORLD:
             yield from _figures(name, network(name))
 
 
 def world_figures(reference: Path) -> Iterator[PublishedFigure]:
-    """The figures of the eight world regions, read from the folder of reference data."""
+    """Yield the figures of the eight world regions, read from the folder of reference data."""
     yield from _figures(WORLD, read_tasklets(reference / WORLD_FILE))
 
 
 def network(name: str) -> TaskletInstance:
-    """A network by its name in `NETWORKS`, but the one in a file."""
+    """Return a network by its name in `NETWORKS`, but the one in a file."""
     if name == "eight hosts of 8":
         regions = [f"h{device // 8}" for device in range(64)]
         return _instance(name, regions, (0, 100), lambda one, other: (0, 3.125))

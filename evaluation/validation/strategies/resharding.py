@@ -53,7 +53,7 @@ MOST_TO_LEAST = "4"
 
 
 def figures() -> Iterator[PublishedFigure]:
-    """The figures of every case, and how far apart the best and the worst way are."""
+    """Yield the figures of every case, and how far apart the best and the worst way are."""
     ratios = []
     for name, (shape, element_bytes), mesh, cuts, other, wanted_cuts, published in CASES:
         source = on_mesh(shape, element_bytes, mesh, cuts)
@@ -75,7 +75,7 @@ def figures() -> Iterator[PublishedFigure]:
 
 
 def on_mesh(shape: Sequence[int], element_bytes: int, mesh: tuple[int, int], cuts: str, first_host: int = 0) -> StageTensor:
-    """A tensor on hosts of equally many devices.
+    """Return a tensor on hosts of equally many devices.
 
     Args:
         shape: elements of each dimension.

@@ -37,7 +37,7 @@ PUBLISHED = {
 
 
 def figures() -> Iterator[PublishedFigure]:
-    """Layers, the whole network, memory and scaling."""
+    """Yield layers, the whole network, memory and scaling."""
     shape = cosmoflow(512)
     yield from _layers(shape)
     yield from _network(shape)

@@ -22,7 +22,7 @@ TOLERANCE = 0.01
 
 
 def figures() -> Iterator[PublishedFigure]:
-    """The step of each of the two numberings of the hosts."""
+    """Yield the step of each of the two numberings of the hosts."""
     for (first, second), step_s in STEP_S.items():
         bandwidth = np.full((4, 4), 0.1)
         bandwidth[[first, second], [second, first]] = 100.0

@@ -51,7 +51,7 @@ def run_command_line(arguments: list[str]) -> int:
 
 
 def guarded(action: Callable[[], int]) -> int:
-    """The exit status of an action; errors of the user and of the system, Ctrl-C and warnings are printed in one line each."""
+    """Return the exit status of an action; errors of user and system, Ctrl-C and warnings are printed in one line each."""
     from .. import inputs
     from ..errors import MeshwrightError
     from .interrupts import InterruptedRunError
@@ -103,7 +103,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 @cache
 def _command() -> Any:
-    """All commands and options; typer makes them out of annotations, which takes longer than most refusals."""
+    """Return all commands and options; typer makes them out of annotations, which takes longer than most refusals."""
     from typer.main import get_command
 
     from .app import app
@@ -113,7 +113,7 @@ def _command() -> Any:
 
 @contextmanager
 def _printed_warnings() -> Iterator[None]:
-    """Our own warnings on standard error, a line each and each once; those of others as they are."""
+    """Print our own warnings on standard error, a line each and each once; those of others as they are."""
     from ..errors import MeshwrightWarning
 
     printed: set[str] = set()

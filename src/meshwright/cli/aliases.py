@@ -27,7 +27,7 @@ COMMANDS = {
 
 
 def _keys(names: str) -> dict[str, str]:
-    """Options that are keys of ``--set`` now; ``!`` marks those without a value."""
+    """Return the options that are keys of ``--set`` now; ``!`` marks those without a value."""
     keys = {name: name.rstrip("!").replace("-", "_") for name in names.split()}
     return {f"--{name.rstrip('!')}": f"--set {key}={'true' if name.endswith('!') else '{}'}" for name, key in keys.items()}
 

@@ -42,7 +42,7 @@ class _Brief:
     help: str | None
 
     def get_params(self, context: Any) -> list[Any]:
-        """The parameters, and ``--help-all`` where it shows more."""
+        """Return the parameters, and ``--help-all`` where it shows more."""
         result: list[Any] = super().get_params(context)  # type: ignore[misc]
         has_more = any(getattr(param, "hidden", False) for param in self.params) or bool(self._keys())
         return [*result, _help_all()] if has_more else result
@@ -51,7 +51,7 @@ class _Brief:
         return getattr(self.callback, "set_keys", ())
 
     def format_help_text(self, context: Any, formatter: Any) -> None:
-        """The text with its examples line by line."""
+        """Write the text with its examples line by line."""
         text = self.help or ""
         self.help = re.sub(r"\n\nExamples:\n", "\n\n\b\nExamples:\n", text)
         try:
@@ -69,7 +69,7 @@ class CommandGroup(_Brief, TyperGroup):
 
 
 def group(name: str, text: str, commands: dict[str, tuple[Callable[..., Any], str]], **options: Any) -> typer.Typer:
-    """A group of commands.
+    """Return a group of commands.
 
     Args:
         name: of the group.
@@ -93,7 +93,7 @@ def add_commands(to: typer.Typer, commands: dict[str, tuple[Any, str]]) -> None:
 
 @cache
 def _help_all() -> Any:
-    """The option as typer makes it of an annotation; the constructor of its class is not public."""
+    """Return the option as typer makes it of an annotation; the constructor of its class is not public."""
     scratch = typer.Typer(add_completion=False)
 
     @scratch.command()
@@ -136,7 +136,7 @@ def _show_all(context: typer.Context, is_given: bool) -> None:
 
 
 def attributes(model: type[Any]) -> dict[str, str]:
-    """The texts of the section ``Attributes:`` of a docstring, by name, as Markdown."""
+    """Return the texts of the section ``Attributes:`` of a docstring, by name, as Markdown."""
     section = cleandoc(model.__doc__ or "").partition("Attributes:\n")[2].partition("\n\n")[0]
     result = re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section, re.M)
     return {name: re.sub(r"\s+", " ", text).replace("``", "`") for names, text in result for name in re.split(r",\s*", names)}

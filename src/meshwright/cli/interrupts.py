@@ -13,7 +13,7 @@ from types import FrameType
 
 @contextmanager
 def remembered() -> Iterator[Callable[[], None]]:
-    """Interrupts inside the block; yields a check that raises KeyboardInterrupt again where one was swallowed.
+    """Remember interrupts inside the block; yield a check that raises KeyboardInterrupt again where one was swallowed.
 
     Does nothing outside the main thread, or where the process was started to ignore interrupts.
     """
@@ -44,7 +44,7 @@ class InterruptedRunError(Exception):
 
 
 def to_resume(begun: Sequence[Path], *words: str) -> InterruptedRunError:
-    """An interrupt that says by which command run folders go on, where one of them was begun.
+    """Return an interrupt that says by which command run folders go on, where one of them was begun.
 
     Args:
         begun: the run folders.

@@ -18,7 +18,7 @@ class JobKeys(Settings):
     profile_batch: int | None = Field(None, description="samples for which a profile's times hold; else the batch of a step")
 
     def arguments(self) -> dict[str, Any]:
-        """The keys as keyword arguments of `estimate`, `plan` and `search_layouts`.
+        """Return the keys as keyword arguments of `estimate`, `plan` and `search_layouts`.
 
         Raises:
             GraphError: the folder is missing or holds no profile.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def split_keys(model: type[AnySettings], changes: Sequence[str] | None) -> tuple[AnySettings, tuple[str, ...]]:
-    """Settings of the changes that name a key of theirs, and the other changes.
+    """Return the settings of the changes that name a key of theirs, and the other changes.
 
     Raises:
         ConfigError: a value is wrong.
@@ -22,7 +22,7 @@ def split_keys(model: type[AnySettings], changes: Sequence[str] | None) -> tuple
 
 
 def own_keys(model: type[AnySettings], changes: Sequence[str] | None) -> AnySettings:
-    """Settings of a command whose ``--set`` takes nothing else.
+    """Return the settings of a command whose ``--set`` takes nothing else.
 
     Raises:
         ConfigError: a key or value is wrong.
@@ -36,7 +36,7 @@ def own_keys(model: type[AnySettings], changes: Sequence[str] | None) -> AnySett
 
 
 def cost_settings(changes: Sequence[str]) -> CostSettings:
-    """Choices of the cost model: ``key=value`` texts and YAML files of the same keys, later ones first.
+    """Return the choices of the cost model: ``key=value`` texts and YAML files of the same keys, later ones first.
 
     A table of measured collectives means ``collectives: measured`` unless an algorithm is named.
 

@@ -8,7 +8,7 @@ from ..errors import ConfigError
 
 
 def one_source(sources: Sequence[str]) -> str:
-    """The only source.
+    """Return the only source.
 
     Raises:
         ConfigError: there are none or several.

@@ -21,7 +21,7 @@ StateFile = Annotated[
 
 
 def is_service(state: str) -> bool:
-    """Whether a state is the address of a service in place of a file."""
+    """Return whether a state is the address of a service in place of a file."""
     from ..live.sources.connections import is_address
 
     return "://" in state or is_address(state)
@@ -46,7 +46,7 @@ class Occupied(NamedTuple):
 
 
 def read_state(file: Path | None, cluster: str) -> Occupied | None:
-    """The state of a cluster; None without the option.
+    """Return the state of a cluster; None without the option.
 
     Raises:
         InputFileError: the file is missing, or of another kind.

@@ -9,7 +9,7 @@ from . import output
 
 
 def option(metavar: str, text: str, *names: str, **more: Any) -> Any:
-    """An option: the name of its value in the help, what it is, and its spellings where those are not the parameter's name.
+    """Return an option: the name of its value in the help, what it is, and its spellings if not the parameter's name.
 
     Args:
         metavar, text, names: of it.
@@ -19,7 +19,7 @@ def option(metavar: str, text: str, *names: str, **more: Any) -> Any:
 
 
 def file_option(text: str, name: str, **more: Any) -> Any:
-    """An option that names a file to write, which is refused before any work where it cannot be, see `output.check_file`."""
+    """Return an option that names a file to write; it is refused before any work where it cannot be (`output.check_file`)."""
 
     def checked(path: Any) -> Any:
         output.check_file(name, path)
@@ -29,7 +29,7 @@ def file_option(text: str, name: str, **more: Any) -> Any:
 
 
 def argument(metavar: str, text: str) -> Any:
-    """An argument, as `option`."""
+    """Return an argument, as `option`."""
     return typer.Argument(metavar=metavar, help=text)
 
 

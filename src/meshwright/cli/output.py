@@ -24,7 +24,7 @@ MOST_LETTERS = 160
 
 
 def console(json_file: str | None = None) -> Console:
-    """The console of tables: standard output, or standard error when JSON goes to standard output."""
+    """Return the console of tables: standard output, or standard error when JSON goes to standard output."""
     from rich.console import Console
 
     to_stderr = json_file == "-"
@@ -54,12 +54,12 @@ def say_line(json_file: str | None, text: str) -> None:
 
 
 def plain(text: str) -> str:
-    """A text that another program or person gave, without what a terminal would obey."""
+    """Return a text that another program or person gave, without what a terminal would obey."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def shortened(text: str) -> str:
-    """A note as a table shows it: its beginning, where it is long."""
+    """Return a note as a table shows it: its beginning, where it is long."""
     return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 4]} ..."
 
 
@@ -220,7 +220,7 @@ _AROUND = 3
 
 
 def _widths(cells: Sequence[Sequence[str]], is_kept: Sequence[bool], room: int) -> list[int] | None:
-    """Widths of columns, wide ones narrowed down to their longest word until they fit; None where they cannot.
+    """Return the widths of columns, wide ones narrowed down to their longest word until they fit; None where they cannot.
 
     Args:
         cells: of each column, its head first.
@@ -259,7 +259,7 @@ def _print_stacked(out: Console, title: str, columns: Sequence[str], rows: Seque
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Progress bars on standard error, only where that is a terminal."""
+    """Show progress bars on standard error, only where that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.table import Column
@@ -282,7 +282,7 @@ def progress() -> Iterator[Progress]:
 
 
 def _compiling(bars: Progress) -> Watcher:
-    """A bar for functions that are compiled, which appears with the first of them."""
+    """Return a bar for functions that are compiled, which appears with the first of them."""
     task: list[TaskID] = []
 
     def report(name: str, number: int, spent_s: float) -> None:
@@ -294,7 +294,7 @@ def _compiling(bars: Progress) -> Watcher:
 
 
 def say_once_compiling() -> Watcher:
-    """One line on standard error once compiling has taken a second, where that is a terminal and no bars are shown."""
+    """Show one line on standard error once compiling has taken a second, where that is a terminal and no bars are shown."""
     said = [] if sys.stderr.isatty() else [True]
 
     def report(name: str, number: int, spent_s: float) -> None:
@@ -307,7 +307,7 @@ def say_once_compiling() -> Watcher:
 
 
 def phases(bars: Progress, check: Callable[[], None] = lambda: None) -> Callable[[str, int, int | None], None]:
-    """A callback ``(phase, done, of)`` that keeps one bar per phase, and calls ``check`` first."""
+    """Return a callback ``(phase, done, of)`` that keeps one bar per phase, and calls ``check`` first."""
     tasks: dict[str, TaskID] = {}
 
     def report(phase: str, done: int, of: int | None) -> None:
@@ -321,7 +321,7 @@ def phases(bars: Progress, check: Callable[[], None] = lambda: None) -> Callable
 
 @contextmanager
 def set_up(bars: Progress) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for the simulation of job graphs on a cluster; yields the callback ``(graph, number, of)``."""
+    """Show a bar for the simulation of job graphs on a cluster; yield the callback ``(graph, number, of)``."""
     task = bars.add_task("job graphs on the cluster", total=None, note="")
 
     def report(graph: str, number: int, of: int) -> None:

@@ -48,7 +48,7 @@ def _positional(arguments: Sequence[str], command: Any) -> str:
 
 
 def as_our_error(error: Exception) -> MeshwrightError | None:
-    """The typed error for one of typer's usage errors; None for any other exception."""
+    """Return the typed error for one of typer's usage errors; None for any other exception."""
     if not callable(getattr(error, "format_message", None)):
         return None
     context = getattr(error, "ctx", None)
@@ -74,7 +74,7 @@ def as_our_error(error: Exception) -> MeshwrightError | None:
 
 
 def _elsewhere(option: str, context: Any) -> list[str]:
-    """The commands of one word that have an option."""
+    """Return the commands of one word that have an option."""
     commands = getattr(getattr(context.find_root(), "command", None), "commands", {}) if context is not None else {}
     return [name for name, one in commands.items() if not hasattr(one, "commands") and option in _options(one, context)]
 
@@ -93,7 +93,7 @@ def _unknown_option(option: str, known: list[str], elsewhere: list[str]) -> Mesh
 
 
 def _about(parameter: Any, error: Exception, message: str) -> MeshwrightError:
-    """An option or argument that is missing or holds an impossible value."""
+    """Return an option or argument that is missing or holds an impossible value."""
     is_option = parameter.param_type_name == "option"
     name = max(parameter.opts, key=len) if is_option else parameter.display_name_raw
     if hasattr(error, "param_type"):
@@ -110,6 +110,6 @@ def _about(parameter: Any, error: Exception, message: str) -> MeshwrightError:
 
 
 def _options(command: Any, context: Any) -> list[str]:
-    """Every spelling of every option of a command."""
+    """Return every spelling of every option of a command."""
     parameters = [] if command is None else command.get_params(context)
     return sorted({name for parameter in parameters for name in parameter.opts if name.startswith("-")})

@@ -56,7 +56,7 @@ class Blocks:
 
 
 def blocks(cluster: Cluster, num_devices: int) -> Blocks:
-    """Every block of a size, in first-fit order; none where the topology has no such shape.
+    """Return every block of a size, in first-fit order; none where the topology has no such shape.
 
     Args:
         cluster: where.
@@ -84,7 +84,7 @@ def blocks(cluster: Cluster, num_devices: int) -> Blocks:
 
 
 def ramp_shapes(shape: tuple[int, int, int], num_devices: int) -> list[tuple[int, int, int]]:
-    """Shapes of blocks that RAMP's collectives allow, in the published order, repeats included.
+    """Return the shapes of blocks that RAMP's collectives allow, in the published order, repeats included.
 
     Each factor pair ``(a, i)`` of the size, ``i`` ascending, yields ``sqrt(a) x sqrt(a) x i``, ``a x 1 x i`` and ``a x i x 1``.
     The diagonal, written ``(n, n, -1)``, and the line ``n x 1 x 1`` come last.
@@ -108,7 +108,7 @@ def ramp_shapes(shape: tuple[int, int, int], num_devices: int) -> list[tuple[int
 
 
 def torus_shapes(shape: tuple[int, ...], num_devices: int) -> list[tuple[int, ...]]:
-    """Boxes of a size that fit a torus, those of the smallest sum of sides first, then lexicographically."""
+    """Return boxes of a size that fit a torus, those of the smallest sum of sides first, then lexicographically."""
     return sorted(_factorisations(shape, num_devices), key=lambda box: (sum(box), box))
 
 
@@ -152,7 +152,7 @@ def _line(topology: Topology, num_devices: int) -> Scan:
 
 
 def _hosts(size: int, tiers: list[NDArray[np.int64]], num_devices: int) -> Scan:
-    """Blocks of equal hosts.
+    """Return the blocks of equal hosts.
 
     Args:
         size: devices of a host.
@@ -177,13 +177,13 @@ def _hosts(size: int, tiers: list[NDArray[np.int64]], num_devices: int) -> Scan:
 
 
 def _starts(size: int, num_devices: int) -> NDArray[np.int64]:
-    """First devices of the blocks in a row of ``size``: aligned where the blocks tile it, else everywhere."""
+    """Return the first devices of the blocks in a row of ``size``: aligned where the blocks tile it, else everywhere."""
     step = num_devices if size % num_devices == 0 else 1
     return np.arange(0, size - num_devices + 1, step)
 
 
 def _everywhere(shape: tuple[int, ...], extent: tuple[int, ...], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Device ids of a form at each origin where it fits, origins in lexicographic order.
+    """Return the device ids of a form at each origin where it fits, origins in lexicographic order.
 
     Args:
         shape: of the whole network.
@@ -198,7 +198,7 @@ def _everywhere(shape: tuple[int, ...], extent: tuple[int, ...], offsets: NDArra
 
 
 def _inside(box: tuple[int, ...]) -> NDArray[np.int64]:
-    """All places of a box in lexicographic order, ``(k, size)``."""
+    """Return all places of a box in lexicographic order, ``(k, size)``."""
     return np.indices(box).reshape(len(box), -1)
 
 

@@ -132,7 +132,7 @@ class Cluster:
         return self.topology.coordinates
 
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Bandwidth of the narrowest link on the path, one direction, elementwise; infinite to itself.
+        """Return the bandwidth of the narrowest link on the path, one direction, elementwise; infinite to itself.
 
         Raises:
             ClusterError: an absent device.
@@ -140,7 +140,7 @@ class Cluster:
         return self.topology.bandwidth_bytes_per_s(self._present(source), self._present(target))
 
     def latency_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Sum of the latencies on the path, elementwise; zero to itself.
+        """Return the sum of the latencies on the path, elementwise; zero to itself.
 
         Raises:
             ClusterError: an absent device.
@@ -148,7 +148,7 @@ class Cluster:
         return self.topology.latency_s(self._present(source), self._present(target))
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
-        """Indices into `links` that a message crosses, in order; empty to itself.
+        """Return the indices into `links` that a message crosses, in order; empty to itself.
 
         Raises:
             ClusterError: an absent device.
@@ -156,7 +156,7 @@ class Cluster:
         return self.topology.path(int(self._present(source)), int(self._present(target)))
 
     def num_paths(self, source: int, target: int) -> int:
-        """Number of paths of the same cost as `path`, itself among them; 1 to itself.
+        """Return the number of paths of the same cost as `path`, itself among them; 1 to itself.
 
         Raises:
             ClusterError: an absent device.
@@ -164,7 +164,7 @@ class Cluster:
         return self.topology.num_paths(int(self._present(source)), int(self._present(target)))
 
     def equal_path(self, source: int, target: int, number: int) -> tuple[int, ...]:
-        """One of these paths by its number, from 0 on.
+        """Return one of these paths by its number, from 0 on.
 
         Raises:
             ClusterError: an absent device, or fewer paths.
@@ -175,7 +175,7 @@ class Cluster:
         return self.topology.equal_path(source, target, number)
 
     def spread(self, source: int, target: int) -> Carried:
-        """Links that a message crosses if all these paths take equal parts of it, with the part that crosses each.
+        """Return the links that a message crosses if all these paths take equal parts of it, with the part that crosses each.
 
         Raises:
             ClusterError: an absent device.
@@ -183,7 +183,7 @@ class Cluster:
         return self.topology.spread(int(self._present(source)), int(self._present(target)))
 
     def spread_bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Bytes in a second from device to device over all these paths, elementwise; infinite to itself.
+        """Return the bytes in a second from device to device over all these paths, elementwise; infinite to itself.
 
         Raises:
             ClusterError: an absent device.
@@ -191,7 +191,7 @@ class Cluster:
         return self.topology.spread_bandwidth_bytes_per_s(self._present(source), self._present(target))
 
     def device_name(self, device: int) -> str:
-        """``host/local``, for example ``g0-r1-s0/0``."""
+        """Return ``host/local``, for example ``g0-r1-s0/0``."""
         return f"{self.host_names[self.device_host[device]]}/{self.local_rank[device]}"
 
     @cached_property
@@ -201,12 +201,12 @@ class Cluster:
         return files.digest(self.topology.kind, self.topology.figures(), self.device_host, types, self.device_type)
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data of the shape of the YAML, complete in itself, that `from_data` reads back."""
+        """Return plain data of the shape of the YAML, complete in itself, that `from_data` reads back."""
         return self.settings.model_dump(mode="json", exclude_unset=True)
 
     @classmethod
     def from_data(cls, data: Any, *, file: str | Path | None = None) -> Cluster:
-        """The cluster that `to_data` described.
+        """Return the cluster that `to_data` described.
 
         Raises:
             ConfigError: an unknown key or impossible value.
@@ -268,7 +268,7 @@ def load_cluster(spec: str) -> Cluster:
 
 
 def preset_names() -> list[str]:
-    """The clusters that come with the package."""
+    """Return the clusters that come with the package."""
     return Names("clusters", sorted(path.stem for path in shipped_path("clusters").glob("*.yaml")))
 
 
@@ -279,7 +279,7 @@ def _preset(name: str) -> Path:
 
 
 def _device_types(described: ClusterSettings, host_names: tuple[str, ...]) -> tuple[tuple[DeviceType, ...], NDArray[np.int64]]:
-    """The distinct types in order of first appearance, and the index of each host's."""
+    """Return the distinct types in order of first appearance, and the index of each host's."""
     known = set(host_names)
     for name in described.device_overrides:
         if name not in known:

@@ -61,7 +61,7 @@ def read_topology(texts: Sequence[tuple[str, str]], hosts_in: Callable[[str], li
 
 
 def cluster_yaml(result: Found, device: DeviceType | None) -> str:
-    """The YAML of a cluster; what is not known is a comment.
+    """Return the YAML of a cluster; what is not known is a comment.
 
     Args:
         result: what was read.
@@ -82,12 +82,12 @@ def cluster_yaml(result: Found, device: DeviceType | None) -> str:
 
 
 def missing_keys(text: str) -> list[str]:
-    """The keys that `cluster_yaml` has left as comments."""
+    """Return the keys that `cluster_yaml` has left as comments."""
     return re.findall(r"^ *# (\w+):  #", text, flags=re.M)
 
 
 def _read_smi(text: str, result: Found) -> None:
-    """The table of ``nvidia-smi topo -m``; rows and columns are GPUs and cards, cells the path between two."""
+    """Read the table of ``nvidia-smi topo -m``; rows and columns are GPUs and cards, cells the path between two."""
     rows = [cells for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if (cells := line.split())]
     header = next((cells for cells in rows if cells[0] == "GPU0" and cells[1:2] != ["X"]), [])
     names = [name for name in header if re.fullmatch(r"(GPU|NIC)[0-9]+|mlx\w+", name)]
@@ -105,7 +105,7 @@ def _read_smi(text: str, result: Found) -> None:
 
 
 def _read_nccl(text: str, result: Found) -> None:
-    """NCCL's ``<system>``: GPUs with their NVLinks, and network cards with their speed in Mbit/s."""
+    """Read NCCL's ``<system>``: GPUs with their NVLinks, and network cards with their speed in Mbit/s."""
     if "<!" in text.replace("<!--", ""):
         raise ClusterError("defines entities, which no topology of NCCL does")
     try:
@@ -129,7 +129,7 @@ def _read_nccl(text: str, result: Found) -> None:
 
 
 def _read_slurm(text: str, result: Found, hosts_in: Callable[[str], list[str]]) -> None:
-    """Slurm's switches or blocks: those with nodes are leaves, those above them spines."""
+    """Read Slurm's switches or blocks: those with nodes are leaves, those above them spines."""
     leaves, num_above = list[list[str]](), 0
     for line in text.replace("\\\n", " ").splitlines():
         words = {key.lower(): value for key, _, value in (word.partition("=") for word in line.partition("#")[0].split())}
@@ -149,7 +149,7 @@ def _read_slurm(text: str, result: Found, hosts_in: Callable[[str], list[str]]) 
 
 
 def _read_host(result: Found, num_gpus: int, num_cards: int, links: set[int], each: float = LINK_GBYTES_PER_S) -> None:
-    """The keys of a host, by the numbers of NVLinks that its GPUs have, of ``each`` GB/s."""
+    """Read the keys of a host, by the numbers of NVLinks that its GPUs have, of ``each`` GB/s."""
     result["devices_per_host"] = num_gpus, "GPUs"
     if num_cards:
         result["nics_per_host"] = num_cards, f"{num_cards / num_gpus:g} for each GPU"

@@ -28,7 +28,7 @@ MESSAGE_BYTES = 4e6
 
 
 def chained_devices(cluster: Cluster, devices: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """Devices, host by host, the hosts in a chain of short links; of a host in the order of their numbers.
+    """Return the devices, host by host, the hosts in a chain of short links; of a host in the order of their numbers.
 
     Args:
         cluster: where they are.
@@ -43,7 +43,7 @@ def chained_devices(cluster: Cluster, devices: NDArray[np.int64] | None = None) 
 
 
 def _kinds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """A number for each kind of host, and of ordered pair of hosts, by figures alone, ``(h, h)``."""
+    """Return a number for each kind of host, and of ordered pair of hosts, by figures alone, ``(h, h)``."""
     order = sorted(range(len(cluster.device_types)), key=lambda number: str(cluster.device_types[number].to_data()))
     types = tuple(cluster.device_types[number] for number in order)
     cluster = replace(cluster, device_types=types, device_type=np.argsort(order)[cluster.device_type])
@@ -60,7 +60,7 @@ def _kinds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.int
 
 
 def _seconds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.float64]:
-    """Seconds of a message between the devices of two hosts, the longest of both ways, and the mean within a host, ``(h, h)``."""
+    """Return seconds of a message between devices of two hosts, the longest of both ways, and the mean in a host, ``(h, h)``."""
     every = np.concatenate(of_host)
     pair_s = cluster.latency_s(every[:, None], every) + MESSAGE_BYTES / cluster.bandwidth_bytes_per_s(every[:, None], every)
     ends = np.cumsum([len(one) for one in of_host])
@@ -72,7 +72,7 @@ def _seconds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.f
 
 
 def _colours(kinds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A number of its own for each host, the same in every numbering, ``(h,)``."""
+    """Return a number of its own for each host, the same in every numbering, ``(h,)``."""
     colours, _ = _refined(kinds, np.zeros(len(kinds), np.int64))
     while len(shared := np.flatnonzero(np.bincount(colours) > 1)):
         hosts = np.flatnonzero(colours == shared[0]).tolist()
@@ -102,14 +102,14 @@ def _refined(kinds: NDArray[np.int64], colours: NDArray[np.int64]) -> tuple[NDAr
 
 
 def _are_twins(kinds: NDArray[np.int64], one: int, other: int) -> bool:
-    """Whether two hosts can change places while all others stay."""
+    """Return whether two hosts can change places while all others stay."""
     pair = np.array([[kinds[one], kinds[:, one]], [kinds[other], kinds[:, other]]])
     pair[1][:, [one, other]] = pair[1][:, [other, one]]
     return bool((pair[0] == pair[1]).all())
 
 
 def _chain(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The best of the chains that begin with any host and go on with the nearest one that is left, ``(h,)``.
+    """Return the best of the chains that begin with any host and go on with the nearest one that is left, ``(h,)``.
 
     A job on fewer hosts has the first ones, so that the best chain has the least sum of the lengths of all its beginnings.
     """

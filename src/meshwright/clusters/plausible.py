@@ -72,7 +72,7 @@ class Doubt(NamedTuple):
 
 
 def doubtful(described: ClusterSettings) -> list[Doubt]:
-    """The figures of a cluster beyond what machines are like; of a matrix the worst one."""
+    """Return the figures of a cluster beyond what machines are like; of a matrix the worst one."""
     result = []
     for location, kind, value in _figures(described):
         key = str(location[-1])
@@ -107,12 +107,12 @@ def warn(described: ClusterSettings, path: Path) -> None:
 
 @cache
 def figures() -> PlausibleFigures:
-    """The plausible ranges of the figures of a cluster."""
+    """Return the plausible ranges of the figures of a cluster."""
     return settings.load(PlausibleFigures, shipped_path("plausible.yaml"))
 
 
 def _figures(described: ClusterSettings) -> Iterator[tuple[Location, str, Any]]:
-    """Every value of a cluster's topology and devices, with its place and the kind of what it is in."""
+    """Yield every value of a cluster's topology and devices, with its place and the kind of what it is in."""
     for key in type(described.topology).model_fields:
         yield ("topology", key), described.topology.kind, getattr(described.topology, key)
     devices: dict[Location, Any] = {("device",): described.device}
@@ -131,7 +131,7 @@ def _links_of_one_domain(described: ClusterSettings) -> tuple[str, float] | None
 
 
 def _numbers(value: Any) -> list[float]:
-    """A number, or those of a matrix off its diagonal."""
+    """Return a number, or those of a matrix off its diagonal."""
     if isinstance(value, bool) or not isinstance(value, int | float | tuple):
         return []
     if not isinstance(value, tuple):
@@ -150,7 +150,7 @@ def _line_rate(key: str, value: float, described: ClusterSettings) -> str | None
 
 
 def _links_of_device(name: str, described: ClusterSettings) -> DeviceType | None:
-    """The device type of the widest links inside hosts; None of other figures, or where a type's links are not known."""
+    """Return the device type of the widest links inside hosts; None of other figures, or where a type's links are not known."""
     results = [device_type(device) for device in (described.device, *described.device_overrides.values())]
     widest = max(results, key=lambda one: one.host_links[1])
     return widest if name in figures().links_inside_hosts and math.isfinite(widest.host_links[1]) else None

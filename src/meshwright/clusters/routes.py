@@ -32,7 +32,7 @@ class ShortestPaths:
 
     @classmethod
     def from_source(cls, num_nodes: int, links: Sequence[tuple[int, int]], source: int) -> ShortestPaths:
-        """Breadth first from a node.
+        """Return the breadth first from a node.
 
         Args:
             num_nodes: nodes ``0..num_nodes - 1``.
@@ -57,7 +57,7 @@ class ShortestPaths:
         return cls(source, tuple(tuple(sorted(one)) for one in before), tuple(distance), tuple(count))
 
     def path(self, target: int, number: int) -> tuple[int, ...]:
-        """A path by its number, from ``0`` to ``num_paths[target] - 1``: its links in order.
+        """Return a path by its number, from ``0`` to ``num_paths[target] - 1``: its links in order.
 
         Paths are in the order of their last links, of equal ones in that of those before.
         """
@@ -72,7 +72,7 @@ class ShortestPaths:
         return tuple(reversed(links))
 
     def carried(self, target: int) -> Carried:
-        """Each link of a shortest path with the share of the paths that cross it."""
+        """Return each link of a shortest path with the share of the paths that cross it."""
         if target not in self._carried:
             through = {target: 1.0}
             results: dict[int, float] = {}

@@ -47,7 +47,7 @@ class ClusterSettings(Settings):
     topology: TopologySettings
 
     def resolved(self, folder: Path) -> ClusterSettings:
-        """The cluster with the content of every file that it names written out, so that it needs no other file.
+        """Return the cluster with the content of every file that it names written out, so that it needs no other file.
 
         Args:
             folder: where relative file names start.

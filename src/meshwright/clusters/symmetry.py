@@ -17,7 +17,7 @@ from .cluster import Cluster
 
 
 def signatures(cluster: Cluster, devices: NDArray[np.int64]) -> list[bytes]:
-    """The signature of each group, 16 bytes.
+    """Return the signature of each group, 16 bytes.
 
     Args:
         cluster: where the devices are.
@@ -29,5 +29,5 @@ def signatures(cluster: Cluster, devices: NDArray[np.int64]) -> list[bytes]:
 
 
 def pair_signature(cluster: Cluster, devices: Sequence[int] | NDArray[np.int64]) -> bytes:
-    """The signature of one ordered group of devices; see `signatures` for many."""
+    """Return the signature of one ordered group of devices; see `signatures` for many."""
     return signatures(cluster, np.asarray(devices, np.int64)[None])[0]

@@ -119,7 +119,7 @@ def coded(
 def _low_rank(
     code: LowRank, message: Message, device: DeviceType, number_bytes: float, matrices: Sequence[Matrix], held: float
 ) -> Coded:
-    """Two sums, of ``q a`` and ``q b`` numbers of each matrix, with the vectors; ``4 a b q + 2 a q^2`` operations."""
+    """Return two sums, of ``q a`` and ``q b`` numbers of each matrix, with the vectors; ``4 a b q + 2 a q^2`` operations."""
     rank = float(code.rank)
     left = sum(matrice.number * matrice.rows for matrice in matrices) * rank * number_bytes
     right = sum(matrice.number * matrice.columns for matrice in matrices) * rank * number_bytes

@@ -26,7 +26,7 @@ class ComputeModel(Protocol):
     provenance: str
 
     def share_s(self, graph: JobGraph, splits: NDArray[np.int64], device: DeviceType) -> Shares:
-        """Forward and backward seconds of one share of each op, two arrays ``(n,)``."""
+        """Return forward and backward seconds of one share of each op, two arrays ``(n,)``."""
         ...
 
 
@@ -37,7 +37,7 @@ class Profiled:
     provenance = "measured"
 
     def share_s(self, graph: JobGraph, splits: NDArray[np.int64], device: DeviceType) -> Shares:
-        """Times are taken as they are where the graph does not name its reference device.
+        """Take times as they are where the graph does not name its reference device.
 
         Raises:
             GraphError: the graph's times hold on another device type.
@@ -78,7 +78,7 @@ MODELS: dict[str, ComputeModel] = {model.name: model for model in (Profiled(), R
 
 
 def model_named(name: str, graph: JobGraph) -> ComputeModel:
-    """The compute model of a name; ``auto`` is the profile where there is one and the roofline elsewhere."""
+    """Return the compute model of a name; ``auto`` is the profile where there is one and the roofline elsewhere."""
     if name == "auto":
         return MODELS["roofline" if graph.has_flops and graph.source == "estimated" else "profiled"]
     return MODELS[name]

@@ -14,7 +14,7 @@ FlowModel = Callable[[RankNetwork, int, int, float], float]
 
 
 def cut_through_s(network: RankNetwork, source: int, target: int, payload_bytes: float) -> float:
-    """``latency + bytes / narrowest bandwidth``: switches forward a message while it arrives.
+    """Return ``latency + bytes / narrowest bandwidth``: switches forward a message while it arrives.
 
     Source:
         Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", 1994 (the alpha-beta model).
@@ -25,7 +25,7 @@ def cut_through_s(network: RankNetwork, source: int, target: int, payload_bytes:
 
 
 def store_and_forward_s(network: RankNetwork, source: int, target: int, payload_bytes: float) -> float:
-    """Sum over the path's links of ``latency + bytes / bandwidth``: each passes the whole message on, a pessimist's bound."""
+    """Return the sum over the path's links of ``latency + bytes / bandwidth``: each passes the whole message on."""
     if source == target or payload_bytes <= 0:
         return 0.0
     links, path = network.cluster.links, [link for link, _ in network.carried(source, target)]
@@ -33,7 +33,7 @@ def store_and_forward_s(network: RankNetwork, source: int, target: int, payload_
 
 
 def transfer(network: RankNetwork, source: int, target: int, payload_bytes: float) -> Phases:
-    """One message as traffic: one flow, and the latencies of its path; none within a rank or for no bytes."""
+    """Return one message as traffic: one flow, and the latencies of its path; none within a rank or for no bytes."""
     if source == target or payload_bytes <= 0:
         return ()
     return (Phase(float(network.latency_s[source, target]), (Flow(source, target, payload_bytes),)),)

@@ -13,7 +13,7 @@ from ..compiled import njit_typed
 
 @njit_typed
 def ring_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Time of one all-reduce over a ring, in seconds.
+    """Return the time of one all-reduce over a ring, in seconds.
 
     The payload is cut into ``num_ranks`` chunks. Each rank sends ``num_ranks - 1`` of them to reduce and as many to gather, so
     the slowest link carries ``2 (n - 1) / n`` of the payload.
@@ -35,7 +35,7 @@ def ring_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
 
 @njit_typed
 def halving_doubling_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Time of one all-reduce by recursive halving and doubling, in seconds.
+    """Return the time of one all-reduce by recursive halving and doubling, in seconds.
 
     ``2 log2(n)`` steps move the same ``2 (n - 1) / n`` of the payload as a ring. Where ``n`` is no power of two, the ranks
     beyond the next lower one first send their whole buffer to a partner. They receive the result at the end: two more steps
@@ -56,7 +56,7 @@ def halving_doubling_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidt
 
 @njit_typed
 def tree_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Time of one all-reduce over two pipelined complementary binary trees, in seconds.
+    """Return the time of one all-reduce over two pipelined complementary binary trees, in seconds.
 
     About ``2 log2(n)`` latencies; the pipelining hides all but two passes of the payload. A broadcast takes half of it.
 
@@ -71,7 +71,7 @@ def tree_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
 
 @njit_typed
 def chain_broadcast_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Time of one broadcast along a chain, cut into the best number of chunks, in seconds.
+    """Return the time of one broadcast along a chain, cut into the best number of chunks, in seconds.
 
     ``h = n - 1`` hops pass on ``k`` chunks: ``(h + k - 1) (alpha + S beta / k)``. The least is at ``k = sqrt((h - 1) S beta /
     alpha)``: ``(h - 1) alpha + S beta + 2 sqrt((h - 1) alpha S beta)``, as if there could be any number of chunks from one on.
@@ -90,7 +90,7 @@ def chain_broadcast_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
 
 @njit_typed
 def pairwise_all_to_all_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Time of one all-to-all by pairwise exchange, in seconds: ``n - 1`` steps that send ``1 / n`` each.
+    """Return the time of one all-to-all by pairwise exchange, in seconds: ``n - 1`` steps that send ``1 / n`` each.
 
     Args:
         payload_bytes: what a rank sends to all, itself included.
@@ -108,7 +108,7 @@ def pairwise_all_to_all_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_
 
 @njit_typed
 def message_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Time in which every rank sends one message to the next, in seconds: one latency, the payload once.
+    """Return the time in which every rank sends one message to the next, in seconds: one latency, the payload once.
 
     Source:
         Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", 1994.
@@ -122,7 +122,7 @@ def message_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float
 def ramp_step_s(
     message_bytes: float, group_size: int, num_transceivers: int, node_bandwidth_bytes_per_s: float, latency_s: float
 ) -> float:
-    """Time of one reduce-scatter step within a RAMP subgroup: every pair exchanges its share at the same time.
+    """Return the time of one reduce-scatter step within a RAMP subgroup: every pair exchanges its share at the same time.
 
     A node spreads its transceivers evenly over its peers. Where it has fewer transceivers than peers, it serves them in rounds,
     each with its own latency. The source does not meet this case: its networks have no more racks in a group than transceivers.

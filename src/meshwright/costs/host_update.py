@@ -62,7 +62,7 @@ class HostProcessors:
 
     @classmethod
     def of(cls, cluster: Cluster, costs: CostSettings) -> HostProcessors:
-        """Those of a cluster."""
+        """Return those of a cluster."""
         memory = cluster.settings.host_memory_gib
         most = int(np.bincount(cluster.device_host).max())
         return cls(most, 1e9 * costs.host_adam_gbytes_per_s, np.inf if memory is None else memory * GIB)
@@ -84,7 +84,7 @@ class HostProcessors:
 
 
 def _sent_and_kept(layout: Layout) -> tuple[int, int]:
-    """Bytes of a parameter over a device's link in a step, both ways together, and in the host's memory.
+    """Return the bytes of a parameter over a device's link in a step, both ways together, and in the host's memory.
 
     Float32 gradients and weights are sent, and sums of micro-batches. DeepSpeed's ZeRO-1 sums on the device, and takes what is
     summed of several through the host once. ZeRO-3 keeps sums apart from gradients; the others the weights that they send.

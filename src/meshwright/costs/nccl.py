@@ -93,18 +93,18 @@ _AMPERE = ("a100", "a800", "a10", "a16", "a2", "a30", "a40", "a6000", "l4", "l40
 
 
 def generation(device: str) -> Generation:
-    """The generation of a device by its name; Ampere's tables also serve what is named nowhere, see `is_tuned`."""
+    """Return the generation of a device by its name; Ampere's tables also serve what is named nowhere, see `is_tuned`."""
     lower = device.lower()
     return next((one for one, parts in _GENERATIONS.items() if any(part in lower for part in parts)), "ampere")
 
 
 def is_tuned(device: str) -> bool:
-    """Whether the tuner has constants of a device's own generation."""
+    """Return whether the tuner has constants of a device's own generation."""
     return generation(device) != "ampere" or any(is_variant(name, device) for name in _AMPERE)
 
 
 def foreign_constants(devices: Iterable[str]) -> tuple[str, ...]:
-    """The devices for which the tuner has no constants and takes others, in words; empty where it has all."""
+    """Return the devices for which the tuner has no constants and takes others, in words; empty where it has all."""
     others = sorted({device for device in devices if not is_tuned(device)})
     return (f"collectives: NCCL's tuner has no constants of {', '.join(others)}; those of Ampere are taken",) if others else ()
 
@@ -147,13 +147,13 @@ class Line(NamedTuple):
     plateau_bytes: float = math.inf
 
     def time_s(self, payload_bytes: float) -> float:
-        """Seconds of a payload."""
+        """Return the seconds of a payload."""
         plateau_s = self.plateau_s if payload_bytes >= self.plateau_bytes else 0.0
         return self.latency_s + plateau_s + payload_bytes * self.s_per_byte
 
 
 def lines(operation: str, wires: GroupLinks) -> tuple[Line, ...]:
-    """The line of each algorithm and protocol that does an operation.
+    """Return the line of each algorithm and protocol that does an operation.
 
     Args:
         operation: as `costs.collectives.Operation`.
@@ -167,12 +167,12 @@ def lines(operation: str, wires: GroupLinks) -> tuple[Line, ...]:
 
 
 def best(known: tuple[Line, ...], payload_bytes: float) -> Line:
-    """The line that takes least at a size."""
+    """Return the line that takes least at a size."""
     return min(known, key=lambda line: line.time_s(payload_bytes))
 
 
 def _ring(operation: str, wires: GroupLinks, protocol: int) -> Line | None:
-    """Along a ring; an all-to-all sends as much over each rank's link, and has no LL128."""
+    """Go along a ring; an all-to-all sends as much over each rank's link, and has no LL128."""
     n, hosts = wires.num_ranks, wires.num_hosts
     tuning = TUNINGS[wires.generation]
     if operation in ("all_to_all", "send_recv") and PROTOCOLS[protocol] == "LL128":
@@ -205,7 +205,7 @@ def _ring(operation: str, wires: GroupLinks, protocol: int) -> Line | None:
 
 
 def _tree(wires: GroupLinks, protocol: int) -> Line:
-    """A tree across the hosts, a chain inside each."""
+    """Return a tree across the hosts, a chain inside each."""
     n, hosts = wires.num_ranks, wires.num_hosts
     tuning = TUNINGS[wires.generation]
     column, channels = _column(hosts), tuning.num_channels
@@ -222,7 +222,7 @@ def _tree(wires: GroupLinks, protocol: int) -> Line:
 
 
 def _in_switch(wires: GroupLinks) -> list[Line]:
-    """NVLS where one host's switch reduces, and a tree of such switches across hosts; from three ranks of a host on."""
+    """Use NVLS where one host's switch reduces, and a tree of such switches across hosts; from three ranks of a host on."""
     n, hosts = wires.num_ranks, wires.num_hosts
     tuning = TUNINGS[wires.generation]
     if tuning.nvls_efficiency == 0 or not _has_nvlink(wires) or n // hosts <= 2:
@@ -246,7 +246,7 @@ def _limited(nominal: float, wires: GroupLinks, protocol: int, tuning: Tuning) -
 
 
 def _nominal(operation: str, wires: GroupLinks) -> float:
-    """GB/s of what the protocols share: the ring's slower part."""
+    """Return GB/s of what the protocols share: the ring's slower part."""
     inside = _inside_gbytes_per_s(wires)
     if wires.num_hosts == 1:
         return inside
@@ -297,7 +297,7 @@ _PCIE_ONLY = ("a2", "a10", "a16", "l2", "l4", "l20", "l40", "l40s", "rtx", "t4")
 
 
 def is_pcie(device: str) -> bool:
-    """Whether a device is known to reach the others of its host over PCIe alone.
+    """Return whether a device is known to reach the others of its host over PCIe alone.
 
     Args:
         device: its name, for example ``NVIDIA L40S`` or ``NVIDIA H100 PCIe``.

@@ -55,18 +55,18 @@ class RankNetwork:
         return self.cluster.device_host[self.devices]
 
     def carried(self, sender: int, receiver: int) -> Carried:
-        """The links that a message from rank to rank crosses, as indices into those of the cluster, with the part on each."""
+        """Return the links that a message from rank to rank crosses, as indices into the cluster's, with the part on each."""
         pair = sender, receiver
         if pair not in self._carried:
             self._carried[pair] = self.routing.carried(self.cluster, int(self.devices[sender]), int(self.devices[receiver]))
         return self._carried[pair]
 
     def ring(self, ranks: NDArray[np.int64]) -> tuple[float, float]:
-        """Bandwidth and latency of the slowest hop of the ring that visits ``ranks`` in their order."""
+        """Return the bandwidth and latency of the slowest hop of the ring that visits ``ranks`` in their order."""
         following = np.roll(ranks, -1)
         return float(self.bandwidth_bytes_per_s[ranks, following].min()), float(self.latency_s[ranks, following].max())
 
     def all_pairs(self, ranks: NDArray[np.int64]) -> tuple[float, float]:
-        """Bandwidth and latency of the slowest pair among ``ranks``."""
+        """Return the bandwidth and latency of the slowest pair among ``ranks``."""
         square = np.ix_(ranks, ranks)
         return float(self.bandwidth_bytes_per_s[square].min()), float(self.latency_s[square].max())

@@ -42,7 +42,7 @@ Phases = tuple[Phase, ...]
 
 
 def alone_s(network: RankNetwork, phases: Phases) -> float:
-    """Seconds of a message if each of its flows had its path for itself.
+    """Return the seconds of a message if each of its flows had its path for itself.
 
     Less than this it never takes, whatever shares its links: each phase waits for its slowest flow.
     """
@@ -54,7 +54,7 @@ def alone_s(network: RankNetwork, phases: Phases) -> float:
 
 
 def slowdown(network: RankNetwork, phases: Phases, carried_bytes: float, bandwidth_bytes_per_s: float) -> float:
-    """Factor by which sending takes longer than a formula says that puts ``carried_bytes`` on one link; at least 1.
+    """Return the factor by which sending takes longer than a formula says that puts ``carried_bytes`` on one link; at least 1.
 
     In each phase the fullest link decides: the one that needs longest for the bytes of all flows that cross it. Flows
     share a link where devices share a network card, or where more leaves a leaf switch than its uplinks carry.
@@ -77,7 +77,7 @@ def slowdown(network: RankNetwork, phases: Phases, carried_bytes: float, bandwid
 
 
 def fullest_s(network: RankNetwork, phase: Phase) -> float:
-    """Seconds that the fullest link of a phase needs to send what crosses it."""
+    """Return the seconds that the fullest link of a phase needs to send what crosses it."""
     speed = network.cluster.links.bandwidth_bytes_per_s
     return max((size / float(speed[link]) for link, size in _loads(network, phase).items()), default=0.0)
 
@@ -97,7 +97,7 @@ def lasting(network: RankNetwork, phases: Phases, total_s: float) -> Phases:
 
 
 def ring(ranks: list[int], payload_bytes: float) -> tuple[Flow, ...]:
-    """The hops of a ring in the order of ``ranks``, each with the same bytes; none where there is one rank."""
+    """Return the hops of a ring in the order of ``ranks``, each with the same bytes; none where there is one rank."""
     if len(ranks) <= 1:
         return ()
     return tuple(Flow(a, b, payload_bytes) for a, b in zip(ranks, ranks[1:] + ranks[:1], strict=True))

@@ -43,7 +43,7 @@ class Routing:
 
     @classmethod
     def from_settings(cls, costs: CostSettings) -> Routing:
-        """The routing that settings choose."""
+        """Return the routing that settings choose."""
         return cls(costs.routing, costs.routing_seed)
 
     def paths(self, cluster: Cluster, source: int, target: int) -> tuple[tuple[int, ...], ...]:
@@ -63,7 +63,7 @@ class Routing:
         return tuple(cluster.equal_path(source, target, number) for number in range(count))
 
     def carried(self, cluster: Cluster, source: int, target: int) -> Carried:
-        """Each link that a message crosses, with the part of it that crosses the link."""
+        """Return each link that a message crosses, with the part of it that crosses the link."""
         if self.kind == "spread":
             return cluster.spread(source, target)
         return tuple((link, 1.0) for link in self.paths(cluster, source, target)[0])
@@ -71,13 +71,13 @@ class Routing:
     def bandwidth_bytes_per_s(
         self, cluster: Cluster, source: NDArray[np.int64], target: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Bytes in a second of a message that has its links for itself, elementwise."""
+        """Return the bytes in a second of a message that has its links for itself, elementwise."""
         if self.kind == "spread":
             return cluster.spread_bandwidth_bytes_per_s(source, target)
         return cluster.bandwidth_bytes_per_s(source, target)
 
     def number(self, cluster: Cluster, source: int, target: int) -> int:
-        """The path that a hash gives the flows of two devices; every message between them takes it."""
+        """Return the path that a hash gives the flows of two devices; every message between them takes it."""
         count = cluster.num_paths(source, target)
         return _mixed(_mixed(_mixed(self.seed) ^ int(source)) ^ int(target)) % count if count > 1 else 0
 

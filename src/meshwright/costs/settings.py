@@ -153,7 +153,7 @@ class CostSettings(settings.Settings):
         return self
 
     def relative_to(self, folder: Path) -> CostSettings:
-        """The same with paths of tables and constants found from the folder of the file that names them."""
+        """Return the same with paths of tables and constants found from the folder of the file that names them."""
         named = {key: value for key in ("collectives_table", "kernels") if (value := getattr(self, key)) is not None}
         return self.model_copy(update={key: path_in_folder(value, folder) for key, value in named.items()}) if named else self
 

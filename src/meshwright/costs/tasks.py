@@ -39,7 +39,7 @@ def merged(sizes_bytes: Sequence[float], bucket_bytes: float | None) -> list[tup
 
 
 def num_chunks(size_bytes: float, costs: CostSettings) -> int:
-    """Into how many equal chunks a message is cut.
+    """Return into how many equal chunks a message is cut.
 
     Source:
         Peng et al., "A generic communication scheduler for distributed DNN training acceleration", 2019, section 4.

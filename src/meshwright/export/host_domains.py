@@ -41,7 +41,7 @@ class Domains:
         return len(self.label)
 
     def tier_of(self, hosts: Sequence[str]) -> int:
-        """The narrowest tier, counted from 1, in which these hosts are in one domain."""
+        """Return the narrowest tier, counted from 1, in which these hosts are in one domain."""
         at = [self.host_names.index(host) for host in hosts]
         together = (self.label[:, at] == self.label[:, at[:1]]).all(axis=1)
         return 1 + int(np.flatnonzero(together)[0])
@@ -55,7 +55,7 @@ class Domains:
 
 
 def domains(cluster: Cluster) -> Domains:
-    """The tiers of a cluster's hosts.
+    """Return the tiers of a cluster's hosts.
 
     Raises:
         ExportError: more than `MAX_HOSTS` hosts.
@@ -87,7 +87,7 @@ def domains(cluster: Cluster) -> Domains:
 
 
 def domains_of(plan: PlacementPlan) -> Domains:
-    """The tiers of the plan's cluster.
+    """Return the tiers of the plan's cluster.
 
     Raises:
         ExportError: the plan embeds no cluster, or one that is too large.
@@ -99,7 +99,7 @@ def domains_of(plan: PlacementPlan) -> Domains:
 
 
 def hosts_per_group(plan: PlacementPlan) -> int:
-    """How many hosts a tensor-parallel group spans, where each group has hosts of its own that follow one another; else 1."""
+    """Return how many hosts a tensor-parallel group spans, if each group has hosts of its own that follow one another; else 1."""
     groups: dict[tuple[int, int, int], set[str]] = {}
     for rank in plan.ranks:
         at = rank.coordinates
@@ -112,7 +112,7 @@ def hosts_per_group(plan: PlacementPlan) -> int:
 
 
 def hosts_by_stage(plan: PlacementPlan) -> list[list[str]]:
-    """The hosts of each pipeline stage, where stages have hosts of their own that follow one another; else all in one."""
+    """Return the hosts of each pipeline stage, where stages have hosts of their own that follow one another; else all in one."""
     stages: dict[str, set[int]] = {}
     for rank in plan.ranks:
         stages.setdefault(rank.host, set()).add(rank.coordinates.pp if rank.coordinates else 0)

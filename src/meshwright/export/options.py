@@ -31,7 +31,7 @@ class _Words(NamedTuple):
     wanted: str
 
     def several(self) -> _Words:
-        """As many as sixteen, with commas between."""
+        """Write as many as sixteen, with commas between."""
         return _Words(f"({self.pattern})(,({self.pattern})){{0,15}}", f"{self.wanted}, with commas between several")
 
 
@@ -68,7 +68,7 @@ _TAINT = _Words(f"({_DNS}/)?{_LABEL}(=({_LABEL})?)?(:({_EFFECTS}))?", f"KEY[=VAL
 
 
 def _words(readers: str, about: str, words: _Words, default: str | None = None, most: int = 4000) -> Any:
-    """An option of certain words, and at most so many letters, that some formats read."""
+    """Return an option of certain words, and at most so many letters, that some formats read."""
     extra: dict[str, JsonValue] = {"pattern of words": words.pattern, "wanted": words.wanted}
     return Field(default=default, max_length=most, description=f"{about} ({readers})", json_schema_extra=extra)
 
@@ -187,7 +187,7 @@ class ExportOptions(settings.Settings):
     @field_validator("*", mode="before")
     @classmethod
     def _check_words_of_schedulers(cls, value: object, info: ValidationInfo) -> object:
-        """Texts are written into the script's directives as they are, so that only what cannot mean anything else is taken."""
+        """Refuse texts with signs that mean something in the script's directives, which hold them as they are."""
         words = cls.model_fields[info.field_name or ""].json_schema_extra
         if not isinstance(words, dict):
             return value
@@ -211,7 +211,7 @@ class ExportOptions(settings.Settings):
         return text
 
     def with_needs(self, needs: Needs) -> ExportOptions:
-        """These options for a launcher that starts a framework's ranks."""
+        """Return these options for a launcher that starts a framework's ranks."""
         options = self.model_copy()
         options._needs = needs
         return options
@@ -254,7 +254,7 @@ class ExportOptions(settings.Settings):
         return () if self._needs is None else self._needs.arguments
 
     def job_name(self, plan: PlacementPlan) -> str:
-        """The name to submit under."""
+        """Return the name to submit under."""
         return self.name or dns_label(plan.job.name)
 
 
@@ -273,7 +273,7 @@ _OWN_OPTIONS = (
 
 
 def _split(text: str) -> list[str]:
-    """Shell words of a text.
+    """Return the shell words of a text.
 
     Raises:
         ValueError: a control character, or a quotation mark that is not closed.
@@ -310,7 +310,7 @@ _SAME = {
 
 
 def keys_of(target: str) -> tuple[str, ...]:
-    """The options that a format reads, in the order in which `ExportOptions` has them."""
+    """Return the options that a format reads, in the order in which `ExportOptions` has them."""
     return tuple(key for key in ExportOptions.model_fields if _reads(target, key))
 
 

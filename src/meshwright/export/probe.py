@@ -147,7 +147,7 @@ def _number(key: str, value: str, file: str | Path | None, line: int) -> int:
 
 
 def _device(visible: str | None, local_rank: int | None) -> int | None:
-    """The device that a rank uses: the only one that it sees, else the one at its local rank; None for a UUID."""
+    """Return the device that a rank uses: the only one that it sees, else the one at its local rank; None for a UUID."""
     if not visible:
         return None
     devices = visible.split(",")
@@ -165,7 +165,7 @@ def _labelled(lines: list[str], file: str | Path | None) -> Iterator[Place]:
 
 
 def _mapped(lines: list[str], file: str | Path | None) -> Iterator[Place]:
-    """The places of the last map; a job that spawns prints one map after another."""
+    """Yield the places of the last map; a job that spawns prints one map after another."""
     places: list[Place] = []
     host = None
     for number, line in enumerate(lines, start=1):

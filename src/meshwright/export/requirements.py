@@ -13,7 +13,7 @@ from ..plans.frameworks.table import FRAMEWORKS
 
 
 def hosts_of(plan: PlacementPlan) -> dict[str, list[int]]:
-    """Device indices on each host in rank order; hosts in the plan's order.
+    """Return the device indices on each host in rank order; hosts in the plan's order.
 
     The position in a list is the rank's place among the processes of its host, what launchers call LOCAL_RANK. The
     list itself, as CUDA_VISIBLE_DEVICES, makes that place mean the planned device.
@@ -51,7 +51,7 @@ def refuse_unrunnable(plan: PlacementPlan, name: str) -> None:
 
 
 def ranks_per_host(plan: PlacementPlan, scheduler: str) -> int:
-    """The one number of ranks on every host.
+    """Return the one number of ranks on every host.
 
     Raises:
         ExportError: hosts carry unequal numbers of ranks.
@@ -66,7 +66,7 @@ def ranks_per_host(plan: PlacementPlan, scheduler: str) -> int:
 
 
 def check_contiguous(plan: PlacementPlan, scheduler: str) -> int:
-    """The ranks of each host, as `ranks_per_host`, for launchers that number ranks host by host.
+    """Return the ranks of each host, as `ranks_per_host`, for launchers that number ranks host by host.
 
     Raises:
         ExportError: unequal numbers, or the ranks of a host do not follow one another.
@@ -81,13 +81,13 @@ def check_contiguous(plan: PlacementPlan, scheduler: str) -> int:
 
 
 def is_contiguous(plan: PlacementPlan) -> bool:
-    """Whether the ranks of every host follow one another."""
+    """Return whether the ranks of every host follow one another."""
     changes = sum(rank.host != after.host for rank, after in pairwise(plan.ranks))
     return changes == len(plan.host_order) - 1
 
 
 def slots_of(plan: PlacementPlan) -> dict[str, int]:
-    """Devices of each host: as the embedded cluster has them, else as far as the plan's reach."""
+    """Return the devices of each host: as the embedded cluster has them, else as far as the plan's reach."""
     cluster = plan.embedded_cluster()
     if cluster is None:
         return {host: 1 + max(devices) for host, devices in hosts_of(plan).items()}
@@ -95,7 +95,7 @@ def slots_of(plan: PlacementPlan) -> dict[str, int]:
 
 
 def devices_to_request(plan: PlacementPlan) -> int:
-    """Devices to ask for on each host so that every planned device index exists there.
+    """Return the devices to ask for on each host so that every planned device index exists there.
 
     All of a host's devices where hosts of the embedded cluster have equally many, since the scheduler would choose a part of
     them. Otherwise as many as the highest index needs.
@@ -105,5 +105,5 @@ def devices_to_request(plan: PlacementPlan) -> int:
 
 
 def comma_separated(numbers: list[int]) -> str:
-    """Numbers in the form of CUDA_VISIBLE_DEVICES."""
+    """Return the numbers in the form of CUDA_VISIBLE_DEVICES."""
     return ",".join(map(str, numbers))

@@ -81,7 +81,7 @@ def joined(words: Iterable[str], folder: str = '"$MESHWRIGHT_FILES"') -> str:
 
 
 def dns_label(text: str) -> str:
-    """A text in the letters of a DNS label that starts with a letter: ``zoo:GPT2 xl`` becomes ``zoo-gpt2-xl``.
+    """Return a text in the letters of a DNS label that starts with a letter: ``zoo:GPT2 xl`` becomes ``zoo-gpt2-xl``.
 
     One that is too long keeps its beginning and ends in a hash of the whole, so that long names stay different.
     """

@@ -57,7 +57,7 @@ def check_said(plan: PlacementPlan, target: str) -> None:
 
 
 def zero_keys(code: AnyCompression) -> dict[str, bool]:
-    """Keys of DeepSpeed's ``zero_optimization`` that code what ZeRO-3 sends; none where it cannot.
+    """Return the keys of DeepSpeed's ``zero_optimization`` that code what ZeRO-3 sends; none where it cannot.
 
     Source:
         deepspeedai/DeepSpeed, deepspeed/runtime/zero/config.py (``zero_quantized_weights``, ``zero_quantized_gradients``), which
@@ -70,7 +70,7 @@ def zero_keys(code: AnyCompression) -> dict[str, bool]:
 
 
 def said(plan: PlacementPlan, target: str) -> Files:
-    """The files that a launcher's export gets for a strategy; none where training is synchronous."""
+    """Return the files that a launcher's export gets for a strategy; none where training is synchronous."""
     training, code = plan.training, plan.compression
     if target not in LAUNCHERS or (code is None and (training is None or training.kind == "synchronous")):
         return {}
@@ -138,7 +138,7 @@ def _has_snippet(plan: PlacementPlan) -> bool:
 
 
 def snippet(training: AnyTraining | None, code: AnyCompression | None) -> str:
-    """A Python module whose functions carry a strategy out."""
+    """Return a Python module whose functions carry a strategy out."""
     if code is not None:
         hook = hook_of(code)
         assert hook is not None
@@ -158,7 +158,7 @@ def snippet(training: AnyTraining | None, code: AnyCompression | None) -> str:
 
 
 def hook_of(code: AnyCompression) -> str | None:
-    """The call by which DistributedDataParallel codes gradients; None where torch has none."""
+    """Return the call by which DistributedDataParallel codes gradients; None where torch has none."""
     if isinstance(code, Quantise) and code.bits == 16:
         return _HOOK.format(imports="default_hooks", register="model.register_comm_hook(None, default_hooks.fp16_compress_hook)")
     if isinstance(code, Quantise) and code.bits == 8:

@@ -40,7 +40,7 @@ class Verification:
         return next((f"rank {rank} {problem}" for rank, problem in self.elsewhere.items()), None)
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         elsewhere = [{"rank": rank, "problem": problem} for rank, problem in self.elsewhere.items()]
         return {"agrees": self.agrees, "num_ranks": self.num_ranks, "elsewhere": elsewhere, "compared": list(self.compared)}
 

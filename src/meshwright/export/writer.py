@@ -77,7 +77,7 @@ def export(
     options: ExportOptions | Mapping[str, Any] | None = None,
     framework: str | None = None,
 ) -> Files:
-    """A plan in a target's form.
+    """Return a plan in a target's form.
 
     Args:
         plan: what to export.
@@ -110,7 +110,7 @@ def export(
 
 
 def made_for(plan: PlacementPlan, target: str, framework: str | None) -> PlacementPlan:
-    """The plan with the framework whose arguments a launcher's export gets.
+    """Return the plan with the framework whose arguments a launcher's export gets.
 
     Args:
         plan: what is exported.
@@ -141,7 +141,7 @@ def made_for(plan: PlacementPlan, target: str, framework: str | None) -> Placeme
 
 
 def front_of(plan: PlacementPlan, target: str) -> FrameworkFront | None:
-    """The framework that a plan was made for in a launcher's export; None for other plans and targets."""
+    """Return the framework that a plan was made for in a launcher's export; None for other plans and targets."""
     return None if plan.framework is None or target not in training.LAUNCHERS else FRONTS[plan.framework]
 
 
@@ -233,7 +233,7 @@ def check_replaceable(out_dir: Path) -> None:
 
 
 def target_of(name: str, *, field: str = "format") -> Target:
-    """The target of a name.
+    """Return the target of a name.
 
     Raises:
         ExportError: there is none.
@@ -247,7 +247,7 @@ def target_of(name: str, *, field: str = "format") -> Target:
 
 
 def _job_names(plans: Mapping[str, PlacementPlan], options: ExportOptions) -> dict[str, str]:
-    """The name under which each plan of a run is submitted."""
+    """Return the name under which each plan of a run is submitted."""
     taken: dict[str, str] = {}
     for name in plans:
         label = options.name or dns_label(name)
@@ -303,7 +303,7 @@ def _fill(folder: Path, contents: Mapping[str, str | bytes]) -> None:
 
 
 def _exported_files(folder: Path) -> set[str]:
-    """The files that an earlier export says it wrote into a folder and its subfolders."""
+    """Return the files that an earlier export says it wrote into a folder and its subfolders."""
     known: set[str] = set()
     for manifest in folder.rglob(MANIFEST):
         inside = manifest.parent.relative_to(folder)

@@ -53,7 +53,7 @@ class Arrivals:
         return len(self.arrival_s)
 
     def job(self, index: int, graphs: Sequence[JobGraph]) -> Job:
-        """One of the jobs, its graph taken from the workload's graphs."""
+        """Return one of the jobs, its graph taken from the workload's graphs."""
         job = Job(graphs[self.graph_id[index]], int(self.num_steps[index]), float(self.arrival_s[index]))
         fraction = float(self.deadline_fraction[index])
         if fraction == np.inf:
@@ -73,7 +73,7 @@ class FixedArrivals(Settings):
         return self.interarrival_s
 
     def times_s(self, rng: np.random.Generator, num_jobs: int) -> NDArray[np.float64]:
-        """Arrival times, ``(num_jobs,)``; the generator is not used."""
+        """Return the arrival times, ``(num_jobs,)``; the generator is not used."""
         return self.interarrival_s * np.arange(num_jobs, dtype=np.float64)
 
 
@@ -84,7 +84,7 @@ class PoissonArrivals(Settings):
     mean_interarrival_s: float = Field(gt=0)
 
     def times_s(self, rng: np.random.Generator, num_jobs: int) -> NDArray[np.float64]:
-        """Arrival times, ``(num_jobs,)``; the first is moved to zero."""
+        """Return the arrival times, ``(num_jobs,)``; the first is moved to zero."""
         gaps = rng.exponential(self.mean_interarrival_s, num_jobs)
         gaps[0] = 0.0
         return np.cumsum(gaps)

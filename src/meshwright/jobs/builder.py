@@ -67,7 +67,7 @@ class GraphBuilder:
         return op
 
     def build(self) -> JobGraph:
-        """The graph, not yet timed: all its seconds are zero until `JobGraph.timed_on`."""
+        """Return the graph, not yet timed: all its seconds are zero until `JobGraph.timed_on`."""
         costs = np.array(self._costs, np.float64).reshape(-1, 5)
         zeros = np.zeros(len(self._names))
         return JobGraph(

@@ -105,7 +105,7 @@ class ConvNetShape:
         return self.element_bytes * self.layers[0].in_channels * _positions(self.extent)
 
     def graph(self, batch_size: int) -> JobGraph:
-        """The untimed job graph of a batch."""
+        """Return the untimed job graph of a batch."""
         made = GraphBuilder(self.name, batch_size, self.element_bytes)
         for layer in self.layers:
             made.add(
@@ -120,7 +120,7 @@ class ConvNetShape:
         return replace(made.build(), volumes=self)
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data that `from_data` reads back."""
+        """Return plain data that `from_data` reads back."""
         return {
             "name": self.name,
             "element_bytes": self.element_bytes,
@@ -131,7 +131,7 @@ class ConvNetShape:
 
     @classmethod
     def from_data(cls, data: Any) -> ConvNetShape:
-        """The network that `to_data` described.
+        """Return the network that `to_data` described.
 
         Raises:
             GraphError: a key is missing or unknown, or holds something else.
@@ -146,7 +146,7 @@ class ConvNetShape:
 
 
 def cosmoflow(side: int) -> ConvNetShape:
-    """CosmoFlow on cubes of 4 channels: convolutions and average pools down to 4 positions a side, then three dense layers.
+    """Build CosmoFlow on cubes of 4 channels: convolutions and average pools down to 4 positions a side, then three dense layers.
 
     Channels are 16, 32, ... up to 256; pools have windows of 3 at a stride of 2.
 
@@ -164,7 +164,7 @@ def cosmoflow(side: int) -> ConvNetShape:
 
 
 def unet3d(side: int, *, in_channels: int = 1, classes: int = 3) -> ConvNetShape:
-    """3-D U-Net with padded convolutions and batch normalisation: three levels down, three up, skips between them.
+    """Build a 3-D U-Net with padded convolutions and batch normalisation: three levels down, three up, skips between them.
 
     Source: Cicek et al., "3D U-Net: learning dense volumetric segmentation from sparse annotation", 2016, figure 2.
     """
@@ -202,12 +202,12 @@ class _Net:
         return self._add("conv", [x], channels, x.extent, kernel // 2, weights + channels * bias, adds)
 
     def block(self, x: _Volume, channels: int) -> _Volume:
-        """A convolution, batch normalisation and a rectifier."""
+        """Return a convolution, batch normalisation and a rectifier."""
         y = self.conv(x, channels, 3)
         return self.relu(self._add("batch_norm", [y], channels, y.extent, 0, 2 * channels))
 
     def up_conv(self, x: _Volume) -> _Volume:
-        """A transposed convolution of windows of 2 at a stride of 2, which do not overlap."""
+        """Return a transposed convolution of windows of 2 at a stride of 2, which do not overlap."""
         weights = 8 * x.channels**2
         extent = _scaled(x.extent, 2, 1)
         return self._add("up_conv", [x], x.channels, extent, 0, weights + x.channels, weights * _positions(x.extent))

@@ -28,7 +28,7 @@ class NoDeadline(Settings):
     kind: Literal["none"]
 
     def draw(self, rng: np.random.Generator, num_jobs: int) -> NDArray[np.float64]:
-        """Infinite fractions, ``(num_jobs,)``; the generator is not used."""
+        """Return infinite fractions, ``(num_jobs,)``; the generator is not used."""
         return np.full(num_jobs, np.inf)
 
 
@@ -89,7 +89,7 @@ Deadline = Annotated[NoDeadline | UniformDeadline | SkewNormalDeadline, Field(di
 
 
 def _skew_normal(rng: np.random.Generator, skewness: float, size: int) -> NDArray[np.float64]:
-    """Values of the standard skew normal distribution.
+    """Return the values of the standard skew normal distribution.
 
     ``d |u| + sqrt(1 - d^2) v`` for independent standard normal ``u``, ``v`` and ``d = a / sqrt(1 + a^2)``.
 

@@ -154,7 +154,7 @@ class JobGraph:
         return bool(self.times_s or self.colocate)
 
     def peaks_flops_per_s(self, device: DeviceType) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Peaks of a device for each op, forward and backward, ``(n,)`` each.
+        """Return the peaks of a device for each op, forward and backward, ``(n,)`` each.
 
         They are those in the ops' numbers, see `DeviceType.peak_of`; of convolutions of volumes the part that their channels
         fill, see `ConvLayer.filled`.
@@ -167,7 +167,7 @@ class JobGraph:
         return peaks * filled[:, 0], peaks * filled[:, 1]
 
     def timed_on(self, device: DeviceType) -> JobGraph:
-        """The graph with the roofline's times on a device.
+        """Return the graph with the roofline's times on a device.
 
         The backward pass moves twice the bytes of the forward pass (it reads and writes gradients as well as activations).
 
@@ -191,7 +191,7 @@ class JobGraph:
         return bool(self.forward_flops.any())
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data that `from_data` reads back to an equal graph."""
+        """Return plain data that `from_data` reads back to an equal graph."""
         return {
             "format_version": version_2.FORMAT_VERSION if self.has_version_2 else FORMAT_VERSION,
             "name": self.name,
@@ -209,7 +209,7 @@ class JobGraph:
 
     @classmethod
     def from_data(cls, data: Any, *, file: str | Path | None = None) -> JobGraph:
-        """The graph that `to_data` described.
+        """Return the graph that `to_data` described.
 
         Raises:
             GraphError: a field is missing or unknown, or the graph is impossible.
@@ -315,7 +315,7 @@ class JobGraph:
 def topological_order(
     num_ops: int, edges: NDArray[np.int64], take: Callable[[deque[int]], int] = deque.popleft
 ) -> NDArray[np.int64]:
-    """Nodes of a graph in topological order (Kahn's algorithm, sources and successors in order of their numbers).
+    """Return the nodes of a graph in topological order (Kahn's algorithm, sources and successors in order of their numbers).
 
     Args:
         num_ops: nodes, numbered from 0.
@@ -343,7 +343,7 @@ def topological_order(
 
 
 def _volumes(data: dict[str, Any]) -> dict[str, Any]:
-    """The volumes of a saved graph, where it has any."""
+    """Return the volumes of a saved graph, where it has any."""
     from .convolutional import ConvNetShape  # which makes graphs
 
     return {} if data.get("volumes") is None else {"volumes": ConvNetShape.from_data(data["volumes"])}

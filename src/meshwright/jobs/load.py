@@ -66,7 +66,7 @@ class JobSource:
         sequence_length: int | None = None,
         is_placed: bool = False,
     ) -> LoadedJob:
-        """The job graph, and what is left out of it; arguments and errors as of `load_graph`.
+        """Return the job graph, and what is left out of it; arguments and errors as of `load_graph`.
 
         ``is_placed``: ops get devices one by one, so that what a file of format_version 2 says of that counts.
         """
@@ -94,7 +94,7 @@ class JobSource:
         return huggingface.left_out(files.read_json(path)) if path.suffix == ".json" else ()
 
     def shape(self) -> tuple[TransformerShape, int] | None:
-        """The transformer that the job is, and the batch of its graph; None where it is another job graph.
+        """Return the transformer that the job is, and the batch of its graph; None where it is another job graph.
 
         Raises:
             InputFileError, GraphError: it is no job at all, or a transformer is given a profile's batch.
@@ -142,7 +142,7 @@ def load_graph(
 
 
 def job_content(spec: str) -> tuple[str | dict[str, Any], str | None]:
-    """A job as it is sent to a receiver without its file: ``zoo:NAME`` as it is, else the content of the file, and its name.
+    """Return a job as it is sent to a receiver without its file: ``zoo:NAME`` as it is, else the file's content and name.
 
     Args:
         spec: as of `load_graph`, without a folder of graphs.
@@ -161,7 +161,7 @@ def job_content(spec: str) -> tuple[str | dict[str, Any], str | None]:
 
 
 def load_shape(spec: str) -> tuple[TransformerShape, int]:
-    """The transformer that a specification names, and the batch of its graph.
+    """Return the transformer that a specification names, and the batch of its graph.
 
     Args:
         spec: ``zoo:NAME`` or the path of a Hugging Face ``config.json`` or its folder.
@@ -180,7 +180,7 @@ def load_shape(spec: str) -> tuple[TransformerShape, int]:
 
 
 def profile_names(graphs_dir: str | Path) -> list[str]:
-    """The profiles ``NAME/graph.txt`` in a folder, by name.
+    """Return the profiles ``NAME/graph.txt`` in a folder, by name.
 
     Raises:
         GraphError: the folder is missing or holds none.
@@ -234,7 +234,7 @@ def _no_profile(name: str, samples: int) -> GraphError:
 
 
 def _find(spec: str, graphs_dir: str | Path | None) -> Path:
-    """The file that a specification other than ``zoo:NAME`` means; where it is absent, the nearest spellings."""
+    """Return the file that a specification other than ``zoo:NAME`` means; where it is absent, the nearest spellings."""
     profiles = [] if graphs_dir is None else profile_names(graphs_dir)
     if graphs_dir is not None and spec in profiles:
         return Path(graphs_dir) / spec / PROFILE
@@ -291,7 +291,7 @@ def _check_local(spec: str, path: Path) -> None:
 
 
 def _inside(folder: Path) -> Path:
-    """The job of a folder.
+    """Return the job of a folder.
 
     Raises:
         GraphError: there is none, or there are two.

@@ -135,13 +135,13 @@ def core_shape(shape: TransformerShape, width: float) -> TransformerShape:
 
 
 def _matrices(graph: JobGraph) -> NDArray[np.bool_]:
-    """Ops whose weights have two dimensions, ``(n,)``."""
+    """Return the ops whose weights have two dimensions, ``(n,)``."""
     has_matrix: NDArray[np.bool_] = np.array([VECTORS.search(kind) is None for kind in graph.op_kinds])
     return has_matrix & (graph.parameter_bytes > 0)
 
 
 def _on_both_sides(graph: JobGraph, matrices: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Whether an op with a matrix lies on the way to each op, and whether one lies on the way from it, ``(n,)`` each."""
+    """Return whether an op with a matrix lies on the way to each op, and whether one lies on the way from it, ``(n,)`` each."""
     behind, ahead = np.zeros(graph.num_ops, bool), np.zeros(graph.num_ops, bool)
     sources: list[list[int]] = [[] for _ in range(graph.num_ops)]
     targets: list[list[int]] = [[] for _ in range(graph.num_ops)]

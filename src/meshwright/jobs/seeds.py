@@ -8,5 +8,5 @@ FIRST_TRAINING_SEED = 1000
 
 
 def validation_seeds(number: int) -> range:
-    """Seeds of a number of validation episodes."""
+    """Return the seeds of a number of validation episodes."""
     return range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + number)

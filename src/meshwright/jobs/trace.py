@@ -156,7 +156,7 @@ class Trace:
         return slice(first + start, first + start + num_jobs)
 
     def _too_short(self, part: str, count: int, num_jobs: int) -> str:
-        """That a part has too few rows for an episode, by which rule, and the remedy."""
+        """Say that a part has too few rows for an episode, by which rule, and the remedy."""
         where = {"training": "first", "validation": "middle", "test": "last"}[part]
         rows = f"jobs of {self.min_gpus} GPUs and more"
         said = f"the trace ({rows})"
@@ -167,11 +167,11 @@ class Trace:
         return problem + (" Where nothing is trained, arrivals.split: false takes all rows." if self.is_split else "")
 
     def times_s(self, window: slice) -> NDArray[np.float64]:
-        """The window's arrival times as recorded, from zero on."""
+        """Return the window's arrival times as recorded, from zero on."""
         return np.asarray(self.time_s[window] - self.time_s[window.start], np.float64)
 
     def scaled_times_s(self, window: slice, mean_interarrival_s: float) -> NDArray[np.float64]:
-        """The window's arrival times from zero on, stretched to a mean time between arrivals.
+        """Return the window's arrival times from zero on, stretched to a mean time between arrivals.
 
         Raises:
             InputFileError: several jobs that all arrive in one second cannot be stretched.
@@ -268,14 +268,14 @@ def _form(path: Path) -> str:
 
 
 def _optional(row: TraceRow, num_gpus: float, at_s: float, path: str | Path) -> tuple[int, str, int, float]:
-    """Requested GPUs, model, steps and seconds to the deadline; those it ran on, "", 0 and infinity where nothing is said."""
+    """Return requested GPUs, model, steps, seconds to the deadline and GPUs it ran on; "", 0 and infinity where unsaid."""
     requested = _num_gpus(row.requested_gpus, "requested_gpus", path, row.line) if row.requested_gpus.strip() else num_gpus
     num_steps = _steps(row.steps.strip(), path, row.line) if row.steps.strip() else 0
     return math.ceil(requested), row.model.strip(), num_steps, _allowed_s(row.deadline.strip(), at_s, path, row.line)
 
 
 def _allowed_s(text: str, at_s: float, path: str | Path, line: int | None) -> float:
-    """Seconds from a submission to a deadline, which is a date or says them itself."""
+    """Return the seconds from a submission to a deadline, which is a date or says them itself."""
     if not text:
         return math.inf
     try:
@@ -304,6 +304,6 @@ def _num_gpus(text: str, field: str, path: str | Path, line: int | None) -> floa
 
 
 def _hash_fraction(row: list[str]) -> float:
-    """The top 53 bits of the row's SHA-256, as a fraction: exact in a float, equal on every machine."""
+    """Return the top 53 bits of the row's SHA-256, as a fraction: exact in a float, equal on every machine."""
     top = int.from_bytes(hashlib.sha256(",".join(row).encode()).digest()[:8], "big")
     return float((top >> 11) / 2**53)

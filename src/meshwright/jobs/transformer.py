@@ -33,7 +33,7 @@ _COUNTED = (
 
 
 def is_absent(value: object) -> bool:
-    """Whether a key is left out where a shape is written, so that shapes without it read as they did before it was known."""
+    """Return whether a key is left out where a shape is written: shapes without it then read as before it was known."""
     return value is None
 
 
@@ -200,7 +200,7 @@ class TransformerShape(TransformerKeys):
         return self
 
     def __hash__(self) -> int:
-        """A hash of the name and the depth, since searches look shapes up hundreds of thousands of times."""
+        """Return a hash of the name and the depth, since searches look shapes up hundreds of thousands of times."""
         return hash((self.name, self.num_layers))
 
     @property
@@ -220,7 +220,7 @@ class TransformerShape(TransformerKeys):
         return (self.num_layers - sum(others), *others)
 
     def skips_behind(self, num_layers: int) -> int:
-        """Number of long skips that go past a layer, without the output of the last of them."""
+        """Return the number of long skips that go past a layer, without the output of the last of them."""
         return max(0, min(self.long_skips or 0, num_layers - 1, self.num_layers - num_layers))
 
     @property
@@ -245,7 +245,7 @@ class TransformerShape(TransformerKeys):
         return self.hidden * self.narrow_width + made
 
     def attention_multiply_adds(self, length: int) -> int:
-        """Multiply-adds of a token inside attention, all tokens of its window counted; an indexer scores the whole sequence."""
+        """Return multiply-adds of a token inside attention, all of its window counted; an indexer scores the whole sequence."""
         keys = length if self.window is None else self.window if self.window_form == "linear" else min(length, self.window)
         return keys * self.num_heads * (self.head_dim + self.value_head_dim) + length * (self.indexer_width or 0)
 
@@ -290,7 +290,7 @@ class TransformerShape(TransformerKeys):
 
 
 def layer_kinds(num_layers: int, other_layers: tuple[LayerKind, ...] | None) -> list[int]:
-    """The kind of each layer, a number of `TransformerShape.kinds`."""
+    """Return the kind of each layer, a number of `TransformerShape.kinds`."""
     numbers = [0] * num_layers
     for number, kind in enumerate(other_layers or (), start=1):
         for layer in kind.layers:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def assembled(shape: TransformerShape, layers: Sequence[TransformerShape], batch_size: int, length: int) -> JobGraph:
-    """The ops of one step of a number of sequences, see `TransformerShape.graph`.
+    """Return the ops of one step of a number of sequences, see `TransformerShape.graph`.
 
     Args:
         shape: the model.
@@ -115,7 +115,7 @@ class _Assembly:
         return self._product(prefix + "qkv", [x], shape.hidden, joint, bias=shape.qkv_bias, more=norms, side=side)
 
     def _latent(self, prefix: str, x: int, side: int) -> int:
-        """Narrow vectors of each token, their norm, and what all heads make of them."""
+        """Return narrow vectors of each token, their norm, and what all heads make of them."""
         shape, latent = self.shape, self.shape.latent
         assert latent is not None
         narrow, ranks = shape.narrow_width, (latent.query_rank or 0) + latent.key_value_rank
@@ -136,7 +136,7 @@ class _Assembly:
         )
 
     def _feed_forward(self, name: str, inputs: list[int], inner: int) -> int:
-        """A dense feed-forward layer of what comes first, with the residuals that come behind it."""
+        """Return a dense feed-forward layer of what comes first, with the residuals that come behind it."""
         shape, (x, *residuals) = self.shape, inputs
         halves = 2 if shape.is_gated else 1
         up = self._product(name + "_up", [x], shape.hidden, inner, bias=shape.mlp_bias, copies=halves)

@@ -38,7 +38,7 @@ class FixedSteps(settings.Settings):
     num_steps: int = Field(gt=0, le=MAX_STEPS)
 
     def draw(self, rng: np.random.Generator, step_s: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Steps of each job, given the seconds of its graph's step; the generator is not used."""
+        """Return the steps of each job, given the seconds of its graph's step; the generator is not used."""
         return np.full(len(step_s), self.num_steps, np.int64)
 
 
@@ -56,7 +56,7 @@ class SequentialTimeSteps(settings.Settings):
         return self
 
     def draw(self, rng: np.random.Generator, step_s: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Steps of each job, given the seconds of its graph's step; at least one."""
+        """Return the steps of each job, given the seconds of its graph's step; at least one."""
         return _steps_of(rng.uniform(self.low_s, self.high_s, len(step_s)), step_s)
 
 
@@ -168,7 +168,7 @@ class Workload:
         return result
 
     def for_rules(self) -> Workload:
-        """The same where nothing was trained: a trace is not split unless the settings say so."""
+        """Return the same where nothing was trained: a trace is not split unless the settings say so."""
         arrivals = self.settings.arrivals
         if self.trace is None or not isinstance(arrivals, TraceArrivals) or arrivals.split is not None:
             return self
@@ -201,7 +201,7 @@ class Workload:
         return Arrivals(arrival_s, graph_id, num_steps, self.settings.deadline.draw(rng, num_jobs))
 
     def _traced(self, rows: slice | NDArray[np.int64], arrival_s: NDArray[np.float64], rng: np.random.Generator) -> Arrivals:
-        """Some rows of the trace; what it says of deadlines goes before what the settings draw."""
+        """Return some rows of the trace; what it says of deadlines goes before what the settings draw."""
         assert self.trace is not None
         graph_id, num_steps = self.traced_graphs[rows], self._traced_steps[rows]
         fraction = self.settings.deadline.draw(rng, len(graph_id))
@@ -212,7 +212,7 @@ class Workload:
         return Arrivals(arrival_s, graph_id, num_steps, fraction, None if requested is None else requested[rows])
 
     def trace_lines(self, seed: int, num_jobs: int) -> list[int]:
-        """Lines of the trace's file that `sample` takes for the episode of a seed, in order; none where jobs are drawn."""
+        """Return lines of the trace's file that `sample` takes for the episode of a seed, in order; none where jobs are drawn."""
         if self.trace is None or self.trace.line is None:
             return []
         result: list[int] = self.trace.line[self.trace.window(np.random.default_rng(seed), num_jobs)].tolist()
@@ -303,13 +303,13 @@ class Workload:
         return np.where(self.trace.num_steps > 0, self.trace.num_steps * self._step_s[self.traced_graphs], self.trace.work_s)
 
     def rows(self, rng: np.random.Generator, num_jobs: int) -> Arrivals:
-        """Jobs of the trace drawn one by one, of any part of it, all at time zero; without a trace as `sample`."""
+        """Return the jobs of the trace drawn one by one, of any part of it, all at time zero; without a trace as `sample`."""
         if self.trace is None:
             return self.sample(rng, num_jobs)
         return self._traced(rng.integers(len(self.trace.time_s), size=num_jobs), np.zeros(num_jobs), rng)
 
     def _interarrival_s(self, work_s: NDArray[np.float64]) -> float | None:
-        """Mean time between arrivals at which work arrives at the offered load; None where jobs arrive as recorded."""
+        """Return the mean time between arrivals at which work arrives at the offered load; None where jobs arrive as recorded."""
         arrivals = self.settings.arrivals
         assert isinstance(arrivals, TraceArrivals)
         if arrivals.offered_load is None or arrivals.num_devices is None:
@@ -324,12 +324,12 @@ class Workload:
 
 
 def workload_names() -> list[str]:
-    """The names of the workloads that ship with the package."""
+    """Return the names of the workloads that ship with the package."""
     return sorted(path.stem for path in shipped_path("workloads").glob("*.yaml"))
 
 
 def load_workload(spec: str | Path, *, graphs_dir: str | Path | None = None, changes: Sequence[str] = ()) -> Workload:
-    """A workload by ``preset:NAME`` or by the path of its YAML, whose relative paths refer to its own folder.
+    """Return a workload by ``preset:NAME`` or by the path of its YAML, whose relative paths refer to its own folder.
 
     Args:
         spec: the preset or path.
@@ -353,7 +353,7 @@ def load_workload(spec: str | Path, *, graphs_dir: str | Path | None = None, cha
 
 
 def _steps_of(sequential_s: NDArray[np.float64], step_s: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Whole steps that fill a time, at least one."""
+    """Return whole steps that fill a time, at least one."""
     steps = np.maximum(1, np.round(sequential_s / step_s))
     if steps.max(initial=1) > MAX_STEPS:
         raise ConfigError(f"a job would have more than {MAX_STEPS} steps", field="steps", value=float(steps.max()))

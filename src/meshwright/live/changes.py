@@ -86,7 +86,7 @@ CHANGE: TypeAdapter[Change] = TypeAdapter(Annotated[Change, Field(discriminator=
 
 
 def changed(state: ClusterState, change: Change) -> ClusterState:
-    """The state after a change.
+    """Return the state after a change.
 
     Raises:
         StateError: a job to add whose id exists or whose device is held, an unknown job to remove, or a host that is not
@@ -161,7 +161,7 @@ def listed(state: ClusterState, listing: ClusterState, ended: Collection[str] = 
 
 
 def drift(before: ClusterState, listing: ClusterState) -> list[str]:
-    """The contradictions of a listing to what was known, a sentence each with both values: the listing is right.
+    """Return the contradictions of a listing to what was known, a sentence each with both values: the listing is right.
 
     Jobs that came and went since the last listing are no contradiction.
     """
@@ -187,7 +187,7 @@ def drift(before: ClusterState, listing: ClusterState) -> list[str]:
 
 
 def host_changed(host: str, condition: Condition, reason: str | None = None) -> HostChanged:
-    """A host that takes no new jobs, or takes jobs again.
+    """Return a host that takes no new jobs, or takes jobs again.
 
     Raises:
         StateError: a device of a host is named, as `places` writes it.
@@ -201,12 +201,12 @@ def host_changed(host: str, condition: Condition, reason: str | None = None) -> 
 
 
 def places(devices: Mapping[str, Sequence[int]]) -> str:
-    """Devices on hosts in words, as ``node1/0-3, node2/0``."""
+    """Return the devices on hosts in words, as ``node1/0-3, node2/0``."""
     return some([f"{host}/{runs(local)}" for host, local in sorted(devices.items())])
 
 
 def runs(numbers: Sequence[int]) -> str:
-    """Numbers as runs, as ``0-3+6``."""
+    """Return the numbers as runs, as ``0-3+6``."""
     results: list[list[int]] = []
     for number in sorted(numbers):
         if results and results[-1][-1] == number - 1:
@@ -241,7 +241,7 @@ _WHOLE = -1
 
 
 def _by_device(jobs: Sequence[HeldJob]) -> dict[str, dict[int, str]]:
-    """The job that holds each device of each host, by id; `_WHOLE` where it holds the host whole."""
+    """Return the job that holds each device of each host, by id; `_WHOLE` where it holds the host whole."""
     held: dict[str, dict[int, str]] = {}
     for job in jobs:
         _hold(held, job)
@@ -268,7 +268,7 @@ def _hold(held: dict[str, dict[int, str]], job: HeldJob) -> None:
 
 
 def _met(job: HeldJob, held: Mapping[str, Mapping[int, str]]) -> list[str]:
-    """Ids of the jobs that hold a device of a job's, in order."""
+    """Return the ids of the jobs that hold a device of a job's, in order."""
     results: dict[str, None] = {}
     for host, local in job.devices.items():
         here = held.get(host, {})

@@ -90,13 +90,13 @@ class Client:
         return new
 
     def whole_plan(self, decision: JobDecision) -> PlacementPlan | None:
-        """The whole plan from the service, as `Controller.whole_plan` returns it."""
+        """Return the whole plan from the service, as `Controller.whole_plan` returns it."""
         if decision.plan is None:
             return None
         return PlacementPlan.model_validate(self._ask("GET", f"/v1/decisions/{quote(decision.id)}/plan"))
 
     def mentions(self, name: str) -> list[Mention]:
-        """The changes about a decision from the service, as `Controller.mentions` returns them."""
+        """Return the changes about a decision from the service, as `Controller.mentions` returns them."""
         return self.mentions_of(self.view(name))
 
     @staticmethod
@@ -106,7 +106,7 @@ class Client:
 
     @staticmethod
     def record_of(view: dict[str, Any]) -> KeptDecision:
-        """A decision from its view."""
+        """Return a decision from its view."""
         made = dict(view["decision"])
         made.pop("places", None)
         if "inputs" in made:
@@ -114,15 +114,15 @@ class Client:
         return KeptDecision(int(view["number"]), view.get("key"), str(view["at"]), JobDecision.model_validate(made))
 
     def view(self, name: str) -> dict[str, Any]:
-        """A decision and what became of it, as `web.views.DecisionView` says."""
+        """Return a decision and what became of it, as `web.views.DecisionView` says."""
         return dict(self._ask("GET", f"/v1/decisions/{quote(name)}"))
 
     def rows(self, limit: int = 100) -> list[dict[str, Any]]:
-        """The last decisions, the last one first, as `web.views.DecisionRow` says."""
+        """Return the last decisions, the last one first, as `web.views.DecisionRow` says."""
         return list(self._ask("GET", f"/v1/decisions?limit={limit}")["decisions"])
 
     def cluster(self) -> dict[str, Any]:
-        """The state of the cluster, as `web.views.ClusterView` says."""
+        """Return the state of the cluster, as `web.views.ClusterView` says."""
         return dict(self._ask("GET", "/v1/cluster"))
 
     def _ask(
@@ -151,7 +151,7 @@ class Client:
 
 
 def _refusal(problem: Any, status: int, url: str) -> MeshwrightError:
-    """The error that a problem is."""
+    """Return the error that a problem is."""
     data = problem if isinstance(problem, dict) else {}
     message = str(data.get("detail") or f"refuses with status {status}")
     field = data.get("field")

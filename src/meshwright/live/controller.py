@@ -91,7 +91,7 @@ class Controller:
         self._begin_leases(self.store.last()[1])
 
     def confirmed_now(self) -> datetime:
-        """The time, at most as much later than at the start as the clock that never goes back confirms."""
+        """Return the time, at most as much later than at the start as the clock that never goes back confirms."""
         began, began_s = self._began
         return min(self._now(), began + timedelta(seconds=self._elapsed_s() - began_s))
 
@@ -115,7 +115,7 @@ class Controller:
         return record
 
     def known(self, request: JobRequest, key: str | None) -> KeptDecision | None:
-        """The decision that a key has, None where it has none.
+        """Return the decision that a key has, None where it has none.
 
         Raises:
             ConflictError: it is that of another request, or of a decision that was given up, see `records.retention`.
@@ -181,7 +181,7 @@ class Controller:
             return turn.keep(decision)
 
     def try_plan(self, request: JobRequest) -> tuple[DecisionInputs, Decided]:
-        """A decision that holds nothing and is not kept.
+        """Return a decision that holds nothing and is not kept.
 
         Raises:
             MeshwrightError: the job or policy is missing or wrong.
@@ -191,7 +191,7 @@ class Controller:
         return inputs, self.planners.decide(inputs)
 
     def whole_plan(self, decision: JobDecision) -> PlacementPlan | None:
-        """The plan of a decision with its job and cluster in it; None where it has none.
+        """Return the plan of a decision with its job and cluster in it; None where it has none.
 
         Raises:
             MeshwrightError: what is kept of it cannot be read.
@@ -209,7 +209,7 @@ class Controller:
         self._begin_leases(self.store.last()[1])
 
     def held(self, state: ClusterState) -> HeldDevices:
-        """The job that holds each device of the cluster.
+        """Return the job that holds each device of the cluster.
 
         Raises:
             StateError: the state is not of the cluster.
@@ -225,7 +225,7 @@ class Controller:
         return stored_decision(self.store, name)
 
     def confirm(self, name: str, scheduler_id: str) -> None:
-        """The job of a decision was handed to the scheduler; once more is no change.
+        """Note that the job of a decision was handed to the scheduler; once more is no change.
 
         Args:
             name: of the decision.
@@ -270,7 +270,7 @@ class Controller:
         return running is not None
 
     def end(self, scheduler_id: str, reason: str) -> bool:
-        """The scheduler says that a job has ended, before a listing does; whether it held devices.
+        """End a job at the scheduler's word, before a listing does. Return whether it held devices.
 
         Args:
             scheduler_id: the scheduler's id of the job.
@@ -301,7 +301,7 @@ class Controller:
         return expired
 
     def handed_over(self) -> tuple[str, ...]:
-        """The decisions whose jobs were handed to a scheduler; to be called before it is asked for a listing."""
+        """Return the decisions whose jobs were handed to a scheduler; to be called before it is asked for a listing."""
         self._ended.clear()
         return tuple(job.id for job in self.store.last()[1].jobs if job.source == "plan" and job.confirmed_as is not None)
 

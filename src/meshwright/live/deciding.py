@@ -57,7 +57,7 @@ class Decided:
     candidates: tuple[dict[str, Any], ...]
 
     def as_decision(self, name: str, inputs: DecisionInputs) -> JobDecision:
-        """The decision of an id, from its inputs; its plan is put into it by `plan_parts`."""
+        """Return the decision of an id, from its inputs; its plan is put into it by `plan_parts`."""
         return JobDecision(
             id=name,
             request=inputs.request,
@@ -129,7 +129,7 @@ class Planners:
             trained_file(base_of(self.policy) if is_rollout(self.policy) else self.policy)
 
     def is_ready(self, request: JobRequest) -> bool:
-        """Whether a job can be decided on at once."""
+        """Return whether a job can be decided on at once."""
         with self._lock:
             return self.key(request) in self._ready
 
@@ -157,11 +157,11 @@ class Planners:
                 self._ready.popitem(last=False)
 
     def digest(self, request: JobRequest) -> str:
-        """A hash of job, cluster, cost model and the policy's weights."""
+        """Return a hash of job, cluster, cost model and the policy's weights."""
         return self._planner(request).digest
 
     def graph(self, request: JobRequest) -> str:
-        """A hash of what a job computes in a step, by which its runs are known again."""
+        """Return a hash of what a job computes in a step, by which its runs are known again."""
         return self._planner(request).graph_digest
 
     def decide(self, inputs: DecisionInputs) -> Decided:
@@ -199,7 +199,7 @@ class Planners:
             return self._ready[key]
 
     def key(self, request: JobRequest) -> str:
-        """A hash of what the planner of a job hangs on."""
+        """Return a hash of what the planner of a job hangs on."""
         job = request.job if isinstance(request.job, str) else json.dumps(request.job, sort_keys=True)
         name = request.name if isinstance(request.job, dict) else None
         devices = (request.max_devices, request.devices) if self.is_by_menu else (self._most_devices(request),)
@@ -207,7 +207,7 @@ class Planners:
         return (_digest if isinstance(request.job, str) else files.digest)(*map(str, parts))
 
     def _most_devices(self, request: JobRequest) -> int:
-        """Most devices of a job that is cut op by op."""
+        """Return the most devices of a job that is cut op by op."""
         most = request.max_devices or max(request.devices or 0, DEFAULT_MAX_DEVICES)
         return min(most, self.cluster.num_devices)
 
@@ -245,7 +245,7 @@ class Planners:
                     planner.plan(1, None, free_s <= 0)
 
     def spec_of(self, request: JobRequest) -> str:
-        """How a job is called here: a file for one that the request brings along. Paths of this machine are refused.
+        """Return how a job is called here: a file for one that the request brings along. Paths of this machine are refused.
 
         Raises:
             InputFileError: a path.
@@ -272,7 +272,7 @@ _digest = lru_cache(maxsize=4096)(files.digest)
 
 
 def _named(plan: PlacementPlan, request: JobRequest) -> PlacementPlan:
-    """The plan with the name that the request gives the job."""
+    """Return the plan with the name that the request gives the job."""
     if request.name is None:
         return plan
     return plan.model_copy(update={"job": plan.job.model_copy(update={"name": request.name})})

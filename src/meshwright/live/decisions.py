@@ -104,13 +104,13 @@ class FreeRun(NamedTuple):
 
 
 def free_runs(free_at_s: NDArray[np.float64]) -> tuple[FreeRun, ...]:
-    """The times at which devices become free, ``(n,)``, as runs."""
+    """Return the times at which devices become free, ``(n,)``, as runs."""
     runs = itertools.groupby(free_at_s.tolist())
     return tuple(FreeRun(len(list(group)), None if math.isinf(at) else at) for at, group in runs)
 
 
 def free_at_s(runs: Sequence[FreeRun]) -> NDArray[np.float64]:
-    """Seconds from the decision until each device becomes free, infinite where that is unknown, ``(n,)``."""
+    """Return the seconds from the decision until each device becomes free, infinite where that is unknown, ``(n,)``."""
     values = np.array([math.inf if run.free_in_s is None else run.free_in_s for run in runs], np.float64)
     return np.repeat(values, [run.number for run in runs])
 
@@ -215,7 +215,7 @@ class JobDecision(settings.Settings):
         return listed_of_menu(has_deadline=self.request.deadline_s is not None, framework=framework)
 
     def status(self, mentions: Sequence[Mention]) -> tuple[Status, str]:
-        """The current status of the decision, and a detail.
+        """Return the current status of the decision, and a detail.
 
         Args:
             mentions: the changes about it, the first one first.
@@ -271,7 +271,7 @@ class Observation(settings.Settings):
 
 
 def mentioned(before: ClusterState, after: ClusterState) -> tuple[str, ...]:
-    """Ids of the decisions whose jobs a change began, ended or changed."""
+    """Return the ids of the decisions whose jobs a change began, ended or changed."""
     old, new = {job.id: job for job in before.jobs}, {job.id: job for job in after.jobs}
     if len(old) == len(new) and all(one is new.get(name) for name, one in old.items()):
         return ()

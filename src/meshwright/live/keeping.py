@@ -43,7 +43,7 @@ class KeptState:
             raise InputFileError(problem, field="--state", value=str(path))
 
     def read(self) -> ClusterState:
-        """The state now; an empty one where nothing was kept yet.
+        """Return the state now; an empty one where nothing was kept yet.
 
         Raises:
             InputFileError: the file is unreadable or of another kind.
@@ -79,7 +79,7 @@ class KeptState:
         return before, after
 
     def changes(self) -> list[dict[str, Any]]:
-        """Every change that a ledger kept, the first one first."""
+        """Return every change that a ledger kept, the first one first."""
         with Ledger(self.path, is_read=True) as ledger:
             return ledger.changes()
 

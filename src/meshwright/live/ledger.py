@@ -70,13 +70,13 @@ class Ledger:
         self._db.close()
 
     def last(self) -> tuple[int, ClusterState]:
-        """Number of the last change, and the state after it; raises `InputFileError` where the file is damaged."""
+        """Return the number of the last change, and the state after it; raises `InputFileError` where the file is damaged."""
         with self._reporting_errors(), self._at_one_moment():
             self._known = self._folded()
             return self._known
 
     def state_at(self, seq: int) -> ClusterState:
-        """The state after a change.
+        """Return the state after a change.
 
         Raises:
             StateError: it is kept no more.
@@ -89,11 +89,11 @@ class Ledger:
             return self._folded(seq)[1]
 
     def floor(self) -> Floor:
-        """The point from which the past is kept."""
+        """Return the point from which the past is kept."""
         return Floor(*self.floor_row()[:2])
 
     def floor_row(self) -> tuple[int, str | None, str | None]:
-        """The point from which the past is kept, and the state there."""
+        """Return the point from which the past is kept, and the state there."""
         return next(iter(self._whole("floor")), (0, None, None))
 
     @contextmanager
@@ -164,7 +164,7 @@ class Ledger:
             return before, turn.state
 
     def changes(self) -> list[dict[str, Any]]:
-        """Every change with its number and the time at which it was kept (UTC, for people).
+        """Return every change with its number and the time at which it was kept (UTC, for people).
 
         Raises:
             InputFileError: the file is damaged.
@@ -175,14 +175,14 @@ class Ledger:
         ]
 
     def changes_after(self, seq: int, limit: int) -> list[KeptChange]:
-        """Changes after a number, the first one first; those that were given up are left out. A limit below 0 is none."""
+        """Return changes after a number, the first one first; those given up are left out. A limit below 0 is none."""
         with self._reporting_errors():
             after = max(seq, self.floor().seq)
             rows = self._whole("change", "WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit))
         return [KeptChange(number, at, self._read(CHANGE.validate_json, body, f"change {number}")) for number, body, at in rows]
 
     def decision(self, name: str) -> KeptDecision | None:
-        """A decision by its id."""
+        """Return a decision by its id."""
         if name in self._recent and self._rows("SELECT 1 FROM decision WHERE id = ?", (name,)):  # others may have given it up
             return self._recent[name]
         self.forget(name)
@@ -192,11 +192,11 @@ class Ledger:
         return result
 
     def decision_of_key(self, key: str) -> KeptDecision | None:
-        """A decision by the client's key."""
+        """Return a decision by the client's key."""
         return next(iter(self._decisions("key = ?", (key,), 1)), None)
 
     def decisions(self, before: int | None, limit: int) -> list[KeptDecision]:
-        """Decisions before a number, the last one first."""
+        """Return the decisions before a number, the last one first."""
         return self._decisions("number < ?", (2**62 if before is None else before,), limit)
 
     def old_key(self, key: str) -> OldKey | None:
@@ -204,15 +204,15 @@ class Ledger:
         return next((OldKey(*row[1:]) for row in self._whole("old_key", "WHERE key = ?", (key,))), None)
 
     def preparing(self) -> list[str]:
-        """Ids of the decisions that are being prepared, the first one first."""
+        """Return the ids of the decisions that are being prepared, the first one first."""
         return [str(name) for (name,) in self._rows("SELECT id FROM decision WHERE outcome = 'preparing' ORDER BY number")]
 
     def mentions(self, decision: str) -> list[Mention]:
-        """The changes about a decision, the first one first."""
+        """Return the changes about a decision, the first one first."""
         return [Mention(*row[1:]) for row in self._whole("mention", "WHERE decision = ? ORDER BY seq", (decision,))]
 
     def document(self, digest: str) -> str | None:
-        """A text by its digest."""
+        """Return a text by its digest."""
         return next((str(body) for _, body in self._whole("document", "WHERE digest = ?", (digest,))), None)
 
     def observations(self, decision: str) -> list[Observation]:
@@ -264,7 +264,7 @@ class Ledger:
         ]
 
     def _whole(self, table: str, rest: str = "", values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """Records of a table, each as it was written."""
+        """Return the records of a table, each as it was written."""
         with self._reporting_errors():
             return list(whole_rows(self._db, self.path, table, rest, values))
 
@@ -285,7 +285,7 @@ class Ledger:
             self._db.execute("COMMIT")
 
     def _folded(self, until: int | None = None) -> tuple[int, ClusterState]:
-        """Number of the last change, or of the one asked for, and the state after it."""
+        """Return the number of the last change, or of the one asked for, and the state after it."""
         end = 2**62 if until is None else until
         (result,) = self._db.execute("SELECT max(seq) FROM snapshot WHERE seq <= ?", (end,)).fetchone()
         floor, _, body = self.floor_row()

@@ -28,7 +28,7 @@ class PlanParts:
         self._known: dict[tuple[str, str], dict[str, str]] = {}
 
     def with_plan(self, decision: JobDecision, plan: PlacementPlan, turn: LedgerTurn | None = None) -> JobDecision:
-        """A decision with its plan.
+        """Return a decision with its plan.
 
         Args:
             decision: made from inputs, on whose digest and the plan's partition all parts depend.
@@ -56,7 +56,7 @@ class PlanParts:
 
 
 def whole_plan(store: Ledger, decision: JobDecision) -> PlacementPlan | None:
-    """The plan of a decision with its job and cluster in it; None where it has none.
+    """Return the plan of a decision with its job and cluster in it; None where it has none.
 
     Raises:
         InputFileError: the store is damaged.

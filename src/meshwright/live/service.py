@@ -194,7 +194,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, function)
 
     async def decide(self, request: JobRequest, key: str | None = None) -> KeptDecision:
-        """A decision; one that is being prepared where the job is new.
+        """Return a decision; one that is being prepared where the job is new.
 
         Raises:
             ConflictError: the key is that of another request.
@@ -236,7 +236,7 @@ class Service:
             self.changed.notify_all()
 
     async def write_problem(self) -> str | None:
-        """Why the store takes nothing now, as far as a real write of the size of a decision shows; None where it takes it."""
+        """Return why the store takes nothing now, as far as a real write of a decision's size shows; None where it does."""
         if time.monotonic() - self._tried_s > TRY_EVERY_S:
             self._tried_s = time.monotonic()
             try:
@@ -247,7 +247,7 @@ class Service:
         return self._write_problem
 
     def is_stale(self) -> bool:
-        """Whether a source has listed nothing for too long."""
+        """Return whether a source has listed nothing for too long."""
         return any(status.age_s > self.max_age_s for status in self.statuses)
 
     def ask_now(self) -> None:

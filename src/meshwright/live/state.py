@@ -72,7 +72,7 @@ class HeldJob(settings.Settings):
         return self.source == "plan" and self.confirmed_as is None
 
     def limit_s(self, now: datetime) -> float:
-        """Seconds until it ends at the latest; infinite where that is unknown, or where it has passed its limit."""
+        """Return the seconds until it ends at the latest; infinite where that is unknown, or where it has passed its limit."""
         left_s = math.inf if self.ends_at is None else (self.ends_at - now).total_seconds()
         return left_s if left_s > 0 else math.inf
 
@@ -107,11 +107,11 @@ class ClusterState(settings.Settings):
     jobs: tuple[HeldJob, ...] = ()
 
     def planned(self, name: str) -> HeldJob | None:
-        """The planned job of an id that no scheduler has reported yet."""
+        """Return the planned job of an id that no scheduler has reported yet."""
         return next((job for job in self.jobs if job.id == name and job.source == "plan"), None)
 
     def is_closed(self, host: str) -> bool:
-        """Whether a host is known to take no jobs."""
+        """Return whether a host is known to take no jobs."""
         return host in self.hosts and self.hosts[host].condition != "up"
 
 
@@ -135,7 +135,7 @@ class HeldDevices:
         return (self.holder < 0) & self.is_up
 
     def free_at_s(self, state: ClusterState, now: datetime | None = None) -> NDArray[np.float64]:
-        """Seconds from now until each device becomes free, ``(n,)``; ``now`` is by default the clock's time.
+        """Return the seconds from now until each device becomes free, ``(n,)``; ``now`` is by default the clock's time.
 
         Infinite where nobody says, where a job has passed its limit, and on hosts that are closed.
         """
@@ -146,7 +146,7 @@ class HeldDevices:
 
 
 def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None = None) -> HeldDevices:
-    """The job that holds each device of a cluster, and until when.
+    """Return the job that holds each device of a cluster, and until when.
 
     A host of the cluster that a scheduler does not list, or whose devices it counts otherwise, takes no jobs; a remark says so.
     Hosts of the listing that the cluster lacks are other people's: they and their jobs are left out, with a remark.
@@ -192,7 +192,7 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
 
 
 def occupancy_after(earlier: ClusterState, held: HeldDevices, state: ClusterState, cluster: Cluster) -> HeldDevices:
-    """The occupancy of a state, faster than `occupancy` where it differs by one job from an earlier state.
+    """Return the occupancy of a state, faster than `occupancy` where it differs by one job from an earlier state.
 
     Args:
         earlier: state with the occupancy ``held``.
@@ -223,7 +223,7 @@ def occupancy_after(earlier: ClusterState, held: HeldDevices, state: ClusterStat
 
 @lru_cache(maxsize=4)
 def numbered_hosts(cluster: Cluster) -> tuple[dict[str, int], NDArray[np.int64], NDArray[np.int64]]:
-    """Numbers of the hosts by name, and for each its number of devices and its first one."""
+    """Return the numbers of the hosts by name, and for each its number of devices and its first one."""
     sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
     first = row_starts(sizes)[:-1]
     return {name: number for number, name in enumerate(cluster.host_names)}, sizes, first
@@ -258,7 +258,7 @@ def _take(
 
 
 def of_whole_hosts(free_s: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:
-    """Seconds until the whole host of each device is free, ``(n,)``, from those of each device."""
+    """Return the seconds until the whole host of each device is free, ``(n,)``, from those of each device."""
     latest = np.zeros(cluster.num_hosts)
     np.maximum.at(latest, cluster.device_host, free_s)
     result: NDArray[np.float64] = latest[cluster.device_host]
@@ -266,7 +266,7 @@ def of_whole_hosts(free_s: NDArray[np.float64], cluster: Cluster) -> NDArray[np.
 
 
 def held_by_plan(plan: PlacementPlan, name: str, *, whole_hosts: bool = False) -> HeldJob:
-    """A plan as a job of a state.
+    """Return a plan as a job of a state.
 
     Args:
         plan: whose ranks say which devices.
@@ -312,13 +312,13 @@ def load_state(path: str | Path) -> ClusterState:
 
 
 def num_held(job: HeldJob, state: ClusterState) -> int:
-    """Number of devices that a job holds; of a whole host whose devices are not listed, those that it uses."""
+    """Return the number of devices that a job holds; of a whole host whose devices are not listed, those that it uses."""
     hosts = ((state.hosts.get(host), len(local)) for host, local in job.devices.items())
     return sum(host.num_devices if job.whole_hosts and host and host.num_devices else used for host, used in hosts)
 
 
 def devices_by_state(state: ClusterState, cluster: Cluster) -> dict[str, int]:
-    """How many devices are free, held by a plan, held by a job that runs, and closed.
+    """Return how many devices are free, held by a plan, held by a job that runs, and closed.
 
     Raises:
         StateError: the state is not of the cluster.
@@ -346,7 +346,7 @@ def _remarks(
 
 
 def some(names: Sequence[str], most: int = 4) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 

@@ -61,7 +61,7 @@ class OldKey(NamedTuple):
 
 
 def last_before(store: Ledger, at: datetime) -> int:
-    """The number of the last change that was kept before an instant, by halves; at least that of the floor."""
+    """Return the number of the last change that was kept before an instant, by halves; at least that of the floor."""
     low, high = store.floor().seq, store.last()[0]
     while low < high:
         middle = (low + high + 1) // 2
@@ -73,14 +73,14 @@ def last_before(store: Ledger, at: datetime) -> int:
 
 
 def every_change(store: Ledger, after: int) -> Iterator[KeptChange]:
-    """All changes after a number, the first one first."""
+    """Yield all changes after a number, the first one first."""
     while result := store.changes_after(after, AT_ONCE):
         yield from result
         after = result[-1].seq
 
 
 def every_decision(store: Ledger) -> list[KeptDecision]:
-    """All decisions, the first one first."""
+    """Return all decisions, the first one first."""
     records: list[KeptDecision] = []
     while more := store.decisions(records[-1].number if records else None, AT_ONCE):
         records += more
@@ -88,7 +88,7 @@ def every_decision(store: Ledger) -> list[KeptDecision]:
 
 
 def stored_decision(store: Ledger, name: str) -> KeptDecision:
-    """A decision by its id.
+    """Return a decision by its id.
 
     Raises:
         StateError: there is none.
@@ -114,12 +114,12 @@ def keep_observations(store: Ledger, name: str, observed: Sequence[Observation])
 
 
 def utc_now() -> str:
-    """The time, for people."""
+    """Return the time, for people."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def key_taken(key: str) -> ConflictError:
-    """The refusal of a key that another decision has."""
+    """Return the refusal of a key that another decision has."""
     return ConflictError("another decision has this key", field="key", value=key)
 
 

@@ -85,7 +85,7 @@ class DecisionState(NamedTuple):
 
 @njit
 def best_candidate(scorer, state):  # type: ignore[no-untyped-def]
-    """The candidate of the highest score; among equals the rejection comes last and else the first block first."""
+    """Return the candidate of the highest score; among equals the rejection comes last and else the first block first."""
     if not state.is_offered[1:].any():
         return 0
     scores = np.empty(len(state.is_offered))
@@ -175,20 +175,20 @@ def play_scorers(problem, episodes, scorer, weights, num_episodes):  # type: ign
 
 @njit
 def best_of_episode(scorer, episodes, e, num_left):  # type: ignore[no-untyped-def]
-    """The `best_candidate` of the current job in episode ``e``, a number of arrivals before the end."""
+    """Return the `best_candidate` of the current job in episode ``e``, a number of arrivals before the end."""
     return best_candidate(scorer, state_of_episode(episodes, e, num_left))
 
 
 @njit
 def score_episodes(scorer, episodes, out):  # type: ignore[no-untyped-def]
-    """`score_candidates` of the current jobs in all episodes, every candidate offered, ``(e, a)``."""
+    """Write `score_candidates` of the current jobs in all episodes, every candidate offered, ``(e, a)``."""
     for e in range(len(out)):
         score_candidates(scorer, state_of_episode(episodes, e, episodes.arrival_s.shape[1] - episodes.num_arrived[e]), out[e])
 
 
 @njit
 def state_of_episode(episodes, e, num_left):  # type: ignore[no-untyped-def]
-    """The current decision in episode ``e`` with all its candidates, a number of arrivals before the end."""
+    """Return the current decision in episode ``e`` with all its candidates, a number of arrivals before the end."""
     k = episodes.job[e]
     now_s = episodes.now_s[e]
     return DecisionState(
@@ -205,7 +205,7 @@ def state_of_episode(episodes, e, num_left):  # type: ignore[no-untyped-def]
 
 @njit
 def _slot(wait_s, mean_s, num_slots):  # type: ignore[no-untyped-def]
-    """First slot by which a time has passed; the number of slots where none is."""
+    """Return the first slot by which a time has passed; the number of slots where none is."""
     if wait_s <= mean_s:
         return 0
     if wait_s > num_slots * mean_s:
@@ -218,7 +218,7 @@ def _slot(wait_s, mean_s, num_slots):  # type: ignore[no-untyped-def]
 
 @njit
 def _first(freed, slot):  # type: ignore[no-untyped-def]
-    """First slot, from a given one on, that frees a block."""
+    """Return the first slot, from a given one on, that frees a block."""
     while slot < len(freed) - 1 and freed[slot] == 0:
         slot += 1
     return slot

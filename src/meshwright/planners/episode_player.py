@@ -54,7 +54,7 @@ class LinearTrial:
         return self.scenario.settings.placement_rules
 
     def blocking_rates(self, weights: NDArray[np.float64], rngs: Sequence[np.random.Generator]) -> NDArray[np.float64]:
-        """Blocking rate of each scorer in each episode, ``(w, e)``; all scorers meet the same episodes.
+        """Return the blocking rate of each scorer in each episode, ``(w, e)``; all scorers meet the same episodes.
 
         Args:
             weights: ``(w, f)``, features in the order of `planners.linear.FEATURES`.
@@ -71,7 +71,7 @@ class LinearTrial:
 
 
 def begun_for_each(scenario: Scenario, num_scorers: int, rngs: Sequence[np.random.Generator]) -> Episodes:
-    """Episodes ``(w e,)`` whose jobs are drawn, scorer after scorer; all scorers meet the same ones.
+    """Return episodes ``(w e,)`` whose jobs are drawn, scorer after scorer; all scorers meet the same ones.
 
     Raises:
         PolicyError: candidates may hold several blocks.
@@ -89,7 +89,7 @@ def begun_for_each(scenario: Scenario, num_scorers: int, rngs: Sequence[np.rando
 
 
 def blocking_rates(scenario: Scenario, episodes: Episodes, num_scorers: int) -> NDArray[np.float64]:
-    """Blocking rate of each scorer in each of its episodes once they are over, ``(w, e)``."""
+    """Return the blocking rate of each scorer in each of its episodes once they are over, ``(w, e)``."""
     num, counted = len(episodes.job), scenario.settings.counted
     rates = [record(scenario, episodes, e).blocking_rate(counted) for e in range(num)]
     return np.array(rates).reshape(num_scorers, num // num_scorers)

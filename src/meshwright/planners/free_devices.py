@@ -32,7 +32,7 @@ class Allocation:
 
 
 def find_allocation(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], count: int) -> Allocation | None:
-    """Free devices for a job: on the fewest hosts, then below the fewest leaf switches, then where they leave the least over.
+    """Return free devices for a job: on the fewest hosts, then below the fewest leaf switches, then with the least left over.
 
     Args:
         cluster: where they are; types of devices do not count.
@@ -58,7 +58,7 @@ def find_allocation(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.b
 
 
 def find_allocations(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], count: int) -> list[Allocation]:
-    """Free devices by `find_allocation` among all, then among those of the fastest types and of those with most memory alone.
+    """Return free devices by `find_allocation` among all, then among the fastest types, and those with most memory alone.
 
     Each set comes once, at most two by speed and two by memory in whole GB; there is none where devices are too few.
     """
@@ -73,7 +73,7 @@ def find_allocations(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.
 def _chained(
     cluster: Cluster, whole: PlacedNetwork, is_free: NDArray[np.bool_], free: NDArray[np.int64], count: int
 ) -> Allocation | None:
-    """The first hosts of the chain of those with room; whole hosts are first in the cluster's own chain."""
+    """Return the first hosts of the chain of those with room; whole hosts are first in the cluster's own chain."""
     for part in (part for part in range(min(count, int(free.max())), 0, -1) if count % part == 0):
         hosts = np.flatnonzero(free >= part)
         if len(hosts) >= count // part:
@@ -83,19 +83,19 @@ def _chained(
 
 
 def most_free(cluster: Cluster, is_free: NDArray[np.bool_]) -> int:
-    """The most devices that a job can have: all of the wholly free hosts, or what is free of one host; 0 where nothing is."""
+    """Return the most devices that a job can have: all of the wholly free hosts, or what is free of one host; else 0."""
     sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
     free = free_of_hosts(cluster, is_free)
     return max(int(sizes[free == sizes].sum()), int(free.max()))
 
 
 def free_of_hosts(cluster: Cluster, is_free: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Free devices of each host."""
+    """Return free devices of each host."""
     return np.bincount(cluster.device_host, weights=is_free, minlength=cluster.num_hosts).astype(np.int64)
 
 
 def first_free(cluster: Cluster, is_free: NDArray[np.bool_], hosts: ArrayLike, part: int) -> NDArray[np.int64]:
-    """The first free devices of some hosts, a number of each, host by host in the order given."""
+    """Return the first free devices of some hosts, a number of each, host by host in the order given."""
     devices = np.flatnonzero(is_free)
     begin = np.searchsorted(cluster.device_host[devices], np.asarray(hosts))
     result: NDArray[np.int64] = devices[begin[:, None] + np.arange(part)].reshape(-1)
@@ -103,7 +103,7 @@ def first_free(cluster: Cluster, is_free: NDArray[np.bool_], hosts: ArrayLike, p
 
 
 def _hosts(classes: PlacementClasses, free: NDArray[np.int64], part: int, num_wanted: int) -> list[NDArray[np.int64]] | None:
-    """Hosts with so many free devices, below each leaf switch that is used those to take; None where there are too few."""
+    """Return hosts with so many free devices, below each leaf switch that is used those to take; None if there are too few."""
     has_room = free >= part
     room = np.bincount(classes.host_group[has_room], minlength=len(classes.group_site))
     of_site = np.bincount(classes.group_site, weights=room).astype(np.int64)

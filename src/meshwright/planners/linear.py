@@ -75,7 +75,7 @@ class LinearWeights:
         files.write_json(path, self.to_data())
 
     def to_data(self) -> dict[str, Any]:
-        """The data that `save` writes."""
+        """Return the data that `save` writes."""
         return {
             "kind": KIND,
             "format_version": FORMAT_VERSION,
@@ -100,7 +100,7 @@ class LinearWeights:
 
     @classmethod
     def from_data(cls, data: Any, file: str | Path) -> LinearWeights:
-        """The weights that `to_data` described; for the errors see `load`."""
+        """Return the weights that `to_data` described; for the errors see `load`."""
         if not isinstance(data, dict) or data.get("kind") != KIND or data.get("format_version") != FORMAT_VERSION:
             raise CheckpointError(f"is no {KIND} of version {FORMAT_VERSION}", file=file)
         if data.get("features") != DIGEST:
@@ -115,7 +115,7 @@ class LinearWeights:
 
 
 def named_weights(named: Any, names: Sequence[str], file: str | Path) -> NDArray[np.float64]:
-    """The weights of a file in the order of their names.
+    """Return the weights of a file in the order of their names.
 
     Raises:
         CheckpointError: no mapping, a weight that is unknown or missing, or one that is no finite number.
@@ -166,7 +166,7 @@ class LinearScorer:
 
 
 def state_of(decision: Decision, is_offered: NDArray[np.bool_]) -> DecisionState:
-    """A decision as the compiled functions read it.
+    """Return a decision as the compiled functions read it.
 
     Raises:
         PolicyError: the decision has no figures of the cluster.
@@ -198,7 +198,7 @@ def check_single_blocks(scenario: Scenario) -> None:
 
 
 def scorer(scenario: Scenario, weights: NDArray[np.float64]) -> Scorer:
-    """Weights, in the order of `FEATURES`, made ready for the blocks of a scenario."""
+    """Return the weights, in the order of `FEATURES`, made ready for the blocks of a scenario."""
     problem, num = scenario.problem, scenario.space.num_blocks
     blocks = BlockTable(
         len(problem.degrees),
@@ -214,7 +214,7 @@ def scorer(scenario: Scenario, weights: NDArray[np.float64]) -> Scorer:
 def folded(
     scenario: Scenario, weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """The value of blocks by the degrees of a scenario and by slots, and the other weights, of ``w`` sets of weights.
+    """Return the value of blocks by the degrees of a scenario and by slots, and the other weights, of ``w`` sets of weights.
 
     Args:
         scenario: where blocks have the degrees ``d``.

@@ -51,7 +51,7 @@ class OwnPolicy:
 
 
 def possible_choice(policy: Policy, decision: WorldDecision, observe: Callable[[], Mapping[str, NDArray[Any]]]) -> int:
-    """The action of a policy, which is handed an observation unless it wants none.
+    """Return the action of a policy, which is handed an observation unless it wants none.
 
     Raises:
         PolicyError: it is no action, or none that is possible now.
@@ -145,7 +145,7 @@ def _policy_error(spec: str, file: str | None, error: Exception) -> PolicyError:
 
 
 def _takes(function: Callable[..., object], arguments: tuple[str, ...]) -> bool:
-    """Whether a callable can be called with so many arguments; one that does not say what it takes can."""
+    """Return whether a callable can be called with so many arguments; one that does not say what it takes can."""
     try:
         taken = inspect.signature(function)
     except (TypeError, ValueError):  # of a class or function that is not written in Python

@@ -14,7 +14,7 @@ from ..errors import PolicyError
 
 
 def checked(choice: object, name: str, num_candidates: int) -> int:
-    """A policy's answer as a candidate.
+    """Return a policy's answer as a candidate.
 
     Raises:
         PolicyError: the answer is no whole number from 0 to ``num_candidates - 1``.
@@ -61,7 +61,7 @@ class Policy(Protocol):
         ...
 
     def choose(self, decision: Any, observation: Mapping[str, NDArray[Any]]) -> int:
-        """The number of the action to take; in `JobPartitioning-v0` zero rejects the job.
+        """Return the number of the action to take; in `JobPartitioning-v0` zero rejects the job.
 
         Args:
             decision: a `WorldDecision`, in `JobPartitioning-v0` a `simulation.cluster.decision.Decision`.

@@ -46,7 +46,7 @@ def parsed(spec: str) -> PolicyName:
 
 
 def numbered(name: str) -> tuple[str, str]:
-    """A name without the number at its end, and that number; both empty or no number where there is no ``-``."""
+    """Return a name without the number at its end, and that number; both empty or no number where there is no ``-``."""
     stem, _, number = name.rpartition("-")
     return stem, number
 

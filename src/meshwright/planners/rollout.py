@@ -131,7 +131,7 @@ class Rollout:
         return int(candidate[self._best(current, block, decision.completion_s[candidate], int(own[0]))])
 
     def _best(self, current: CurrentDecision, block: NDArray[np.int64], time_s: NDArray[np.float64], own: int) -> int:
-        """Which candidate to take: the base policy's own one unless another surely earns more."""
+        """Return which candidate to take: the base policy's own one unless another surely earns more."""
         left = np.arange(len(block))
         earned = np.zeros((len(block), self._num_futures))
         for first, end in _rounds(self._num_futures):
@@ -187,6 +187,6 @@ class Rollout:
 
 
 def _rounds(num_futures: int) -> list[tuple[int, int]]:
-    """Ranges of futures: a quarter for all candidates, as many again for those that are left, then the rest."""
+    """Return the ranges of futures: a quarter for all candidates, as many again for those that are left, then the rest."""
     ends = sorted({0, -(-num_futures // 4), -(-num_futures // 2), num_futures})
     return list(pairwise(ends))

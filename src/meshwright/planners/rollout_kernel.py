@@ -100,7 +100,7 @@ def earnings(problem, futures, base, current, block, time_s, first, end, out):  
 
 @njit
 def block_of_base(problem, futures, base, current):  # type: ignore[no-untyped-def]
-    """The block that the base policy would take for the current job, -1 where it turns it away."""
+    """Return the block that the base policy would take for the current job, -1 where it turns it away."""
     if not base.is_linear:
         return _by_ladder(problem, futures, 0, 0, current.now_s, base, (current.block_free_at_s, current.fixed_block))[0]
     _set_back(futures, 0, current)
@@ -111,7 +111,7 @@ def block_of_base(problem, futures, base, current):  # type: ignore[no-untyped-d
 
 @njit
 def _by_ladder(problem, futures, s, k, now_s, base, state):  # type: ignore[no-untyped-def]
-    """The block that a ladder takes for job ``k`` of a future, -1 where none fits, and how long the job runs on it."""
+    """Return the block that a ladder takes for job ``k`` of a future, -1 where none fits, and how long the job runs on it."""
     block_free_at_s, fixed_block = state
     graph = futures.graph_id[s, k]
     limit_s = futures.allowed_s[s, k] * (1.0 + problem.deadline_tolerance)
@@ -145,7 +145,7 @@ def _by_ladder(problem, futures, s, k, now_s, base, state):  # type: ignore[no-u
 
 @njit
 def _hold(problem, state, graph, block, until_s):  # type: ignore[no-untyped-def]
-    """A job holds a block until a moment."""
+    """Let a job hold a block until a moment."""
     block_free_at_s, fixed_block = state
     if problem.is_keyed_by_degree and fixed_block[graph, problem.degree[block]] < 0:
         fixed_block[graph, problem.degree[block]] = block
@@ -176,7 +176,7 @@ def _by_scorer(problem, futures, s, scorer, current, block, time_s):  # type: ig
 
 @njit
 def _set_back(futures, s, current):  # type: ignore[no-untyped-def]
-    """The state of the current decision in a row of futures, without candidates."""
+    """Write the state of the current decision in a row of futures, without candidates."""
     futures.job[s] = 0
     futures.now_s[s] = current.now_s
     futures.num_arrived[s] = 1

@@ -68,7 +68,7 @@ def _least(decision: Decision, offered: NDArray[np.int64], figure: NDArray[np.fl
 
 
 def _acceptable(decision: Decision, offered: NDArray[np.int64]) -> int:
-    """The least degree that would meet the deadline if ranks shared the work evenly, else the largest."""
+    """Return the least degree that would meet the deadline if ranks shared the work evenly, else the largest."""
     target = math.ceil(decision.sequential_s / decision.allowed_s - ROUNDING) if decision.allowed_s > 0 else math.inf
     enough = offered[decision.degree[offered] >= target]
     return int(enough[0] if len(enough) else offered[-1])
@@ -103,7 +103,7 @@ DEGREES = r"(fixed|ladder)-([0-9]{1,6}(?:-[0-9]{1,6})*)"
 
 
 def rule_of_thumb(name: str, *, degrees: Iterable[int], placements: Iterable[str]) -> Policy:
-    """The rule of a name.
+    """Return the rule of a name.
 
     Args:
         name: ``random``, ``max``, ``min``, ``cheapest-feasible``, ``fastest-feasible``, ``acceptable-jct``, ``fixed-K`` or

@@ -119,7 +119,7 @@ class Estimate:
         return tuple(self.work.memory(stage) for stage in range(self.layout.pp))
 
     def repriced_s(self, layout: Layout, costs: CostSettings) -> float:
-        """Seconds of a step under another layout, cut where it is best for that, or by other choices of the cost model.
+        """Return seconds of a step under another layout, cut where it is best for that, or by other choices of the cost model.
 
         Raises:
             MeshwrightError: the job cannot be cut so.
@@ -128,7 +128,7 @@ class Estimate:
         return maker.pricer.step_s(maker.work(layout))
 
     def simulated_s(self, costs: CostSettings, num_micro_batches: int | None = None) -> float:
-        """Seconds of a step of the same cut by the event path.
+        """Return the seconds of a step of the same cut by the event path.
 
         Args:
             costs: choices of the cost model.
@@ -143,7 +143,7 @@ class Estimate:
         return run_layout(step, self.cluster, maker.devices(self.layout.world), maker.costs).step_s
 
     def num_tasks(self, costs: CostSettings) -> int:
-        """About how many tasks the event path would run, see `running.num_tasks`."""
+        """Return about how many tasks the event path would run, see `running.num_tasks`."""
         step = replace(self.maker, costs=costs.of_layouts).simulated(self.work)
         return num_tasks(step, RankNetwork(self.cluster, self.maker.devices(self.layout.world)), STEPS)
 
@@ -163,7 +163,7 @@ class Estimate:
         return bubble_time_fraction(self.step.breakdown_s)
 
     def figures(self) -> list[tuple[Figure, float]]:
-        """Every figure with its relative uncertainty; a whole is estimated, whatever its parts are."""
+        """Return every figure with its relative uncertainty; a whole is estimated, whatever its parts are."""
         step = self.step
         spread = step.uncertainty
         values: list[tuple[str, float | None, str, float]] = [
@@ -192,7 +192,7 @@ class Estimate:
         return result
 
     def to_data(self) -> dict[str, Any]:
-        """The estimate as plain data."""
+        """Return the estimate as plain data."""
         return {
             "job": self.job,
             "cluster": self.cluster.name,
@@ -296,7 +296,7 @@ def estimate(
 def _trained(
     maker: JobWork, work: Any, request: list[tuple[AnyTraining, AnyCompression | None]]
 ) -> tuple[tuple[TrainingPrice, ...], tuple[str, ...]]:
-    """The strategies as priced, and of several those that are refused, for people.
+    """Return the strategies as priced, and of several those that are refused, for people.
 
     Raises:
         PlanError: the only one is refused.
@@ -319,7 +319,7 @@ def _trained(
 
 
 def in_type_orders(maker: JobWork) -> list[JobWork]:
-    """A job on its devices as they are, by type, fastest first or last, and leaf by leaf where that has wider uplinks."""
+    """Return a job on its devices as they are, by type, fastest first or last, and leaf by leaf where that has wider uplinks."""
     if maker.stage_devices is None:
         return [maker]
     cluster, own = maker.cluster, maker.devices(maker.cluster.num_devices)
@@ -332,7 +332,7 @@ def in_type_orders(maker: JobWork) -> list[JobWork]:
 
 
 def _fastest(makers: list[JobWork], layout: Layout) -> JobWork:
-    """The job on those devices on which a layout fits and takes least; on the first where it fits none."""
+    """Return the job on those devices on which a layout fits and takes least; on the first where it fits none."""
     taken_s: dict[int, float] = {}
     for place, maker in enumerate(makers if len(makers) > 1 else []):
         with suppress(PlanError):
@@ -370,14 +370,14 @@ def unpadded_vocabulary(work: Any, kernels: KernelModel) -> tuple[str, ...]:
 
 
 def priced_with(costs: CostSettings) -> str:
-    """The choices of the cost model that decide what messages cost, for people."""
+    """Return the choices of the cost model that decide what messages cost, for people."""
     software = "" if costs.software is None else f" software={costs.software}"
     return f"priced with collectives={costs.collectives} overlap_slowdown={costs.overlap_slowdown:g}{software}"
 
 
 def read_layout(layout: str | Layout, samples_per_step: int | None) -> tuple[Layout, frozenset[str]]:
-    """A layout, and the keys that were given; what a text leaves out hides as `plans.frameworks.defaults.hidden_unrequested`
-    says.
+    """Return a layout, and the keys that were given; what a text leaves out hides as
+    `plans.frameworks.defaults.hidden_unrequested` says.
 
     Raises:
         PlanError: a key that is unknown, absent or twice, or values that do not go together.
@@ -389,7 +389,7 @@ def read_layout(layout: str | Layout, samples_per_step: int | None) -> tuple[Lay
 
 
 def of_framework(layout: Layout) -> str:
-    """How the framework of a layout runs by default, as far as the layout agrees, for people; else empty."""
+    """Return how the framework of a layout runs by default, as far as the layout agrees, for people; else empty."""
     result = framework_defaults(layout.framework, layout.model_dump())
     same = {key: value for key, value in result.items() if getattr(layout, key) == value}
     words = " ".join(f"{key}={str(value).lower()}" for key, value in same.items())

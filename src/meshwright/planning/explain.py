@@ -63,7 +63,7 @@ class Switch:
         return None if self.base_s is None or self.step_s is None else self.step_s / self.base_s - 1
 
     def to_data(self) -> dict[str, Any]:
-        """The switch as plain data."""
+        """Return the switch as plain data."""
         data = asdict(self)
         return {"kind": data.pop("kind"), "switch": data.pop("name"), "change": self.change} | data
 
@@ -87,7 +87,7 @@ def explain(priced: Estimate, costs: CostSettings | None = None) -> list[Switch]
 
 
 def untaken(priced: Estimate) -> str | None:
-    """Why layouts do not take by default an algorithm that was named and is faster; None where it is not, or none was named."""
+    """Return why layouts do not take by default a named, faster algorithm; None where it is not faster, or not named."""
     usual = priced.costs.model_copy(update={"collectives": LAYOUT_DEFAULTS["collectives"], "collectives_table": None})
     if priced.costs.collectives == usual.collectives:
         return None
@@ -173,7 +173,7 @@ class _Simulator:
             self.micro_batches = (self._rounds.fewer, self._rounds.longer)
 
     def seconds(self, costs: CostSettings, **changed: Any) -> float:
-        """A step by some choices, a few of them changed.
+        """Return a step by some choices, a few of them changed.
 
         Raises:
             MeshwrightError: they do not go together, or the layout cannot be simulated by them.
@@ -205,7 +205,7 @@ class _Simulator:
 
 
 def _task_switches(simulator: _Simulator, costs: CostSettings) -> list[Switch]:
-    """The task layer, and how messages that meet share a rank or a link."""
+    """Return the task layer, and how messages that meet share a rank or a link."""
     changes: list[tuple[str, Any]] = [
         ("priority", name) for name in ("fifo", "first-consumer", "shortest-first", "deadline") if name != costs.priority
     ]
@@ -216,7 +216,7 @@ def _task_switches(simulator: _Simulator, costs: CostSettings) -> list[Switch]:
 
 
 def _flow_switches(priced: Estimate, simulator: _Simulator, costs: CostSettings) -> list[Switch]:
-    """Which flows go first on links that are shared fairly, and other paths of equal cost.
+    """Return which flows go first on links that are shared fairly, and other paths of equal cost.
 
     Only where links are shared do flows that meet slow each other down.
     """
@@ -238,7 +238,7 @@ def _flow_switches(priced: Estimate, simulator: _Simulator, costs: CostSettings)
 
 
 def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
-    """Circuits on an optical cluster; elsewhere algorithms against a ring; ``calibrated`` takes measured rates."""
+    """Return the circuits on an optical cluster; elsewhere algorithms against a ring; ``calibrated`` takes measured rates."""
     layout, nominal = priced.layout, costs.model_dump() | {"collectives_table": None}
     if isinstance(priced.cluster.topology, OpticalTopology):  # other algorithms know nothing of partners that change
         once, per_phase = (
@@ -263,7 +263,7 @@ def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
 
 
 def _horizontal(priced: Estimate) -> Switch:
-    """Two such jobs whose messages between hosts share every card: at once, or shifted so that their bursts take turns."""
+    """Return two such jobs whose messages between hosts share every card: at once, or shifted so that their bursts take turns."""
     parts = priced.step.breakdown_s
     crossing = ("gradient sync", "parameter gather", "pipeline transfers", "exposed shard", "exposed ep", "exposed cp")
     name = "jobs interleaved"

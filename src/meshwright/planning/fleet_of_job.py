@@ -19,7 +19,7 @@ from ..plans.rank_order import ORDERS
 
 
 def trained_on(saved: SavedFleetNetwork) -> FleetBenchmark:
-    """The benchmark on which a policy was trained.
+    """Return the benchmark on which a policy was trained.
 
     Raises:
         PlanError: its jobs are cut op by op.
@@ -33,7 +33,7 @@ def trained_on(saved: SavedFleetNetwork) -> FleetBenchmark:
 def job_of_fleet(
     trained: FleetBenchmark | None, job: str, batch: int | None, sequence_length: int | None
 ) -> tuple[JobTypeSettings, Sequence[JobTypeSettings]]:
-    """A job as a type of jobs, and the types of the policy's benchmark.
+    """Return a job as a type of jobs, and the types of the policy's benchmark.
 
     Args:
         trained: the benchmark of a policy; None: there is none.
@@ -68,7 +68,7 @@ def fleet_of_job(
     max_devices: int | None,
     framework: LauncherName | None = None,
 ) -> tuple[FleetSettings, int]:
-    """A fleet's settings on a cluster, and the number of the job's type in it.
+    """Return a fleet's settings on a cluster, and the number of the job's type in it.
 
     Where the policy's fleet has the job the menu is the same; otherwise it is one of this job alone.
 

@@ -88,7 +88,7 @@ class JobWork(ABC):
         """The job's name."""
 
     def batch_text(self, number: int) -> str:
-        """A batch of a number of samples, in words."""
+        """Return a batch of a number of samples, in words."""
         return counted(number, "sample")
 
     @property
@@ -127,7 +127,7 @@ class JobWork(ABC):
         return None if self.stage_devices is None else self.cluster.device_type[self.devices(self.cluster.num_devices)]
 
     def tightest(self, work: StepWork, order: str = DEFAULT_ORDER) -> tuple[int, StageMemory, float]:
-        """The stage that lacks the most memory, or has the least left: which, what a rank holds and the room of its devices."""
+        """Return the stage that lacks the most memory, or has the least left: which, its rank's bytes and its devices' room."""
         stage, held, room = *work.peak_memory(), self.capacity_bytes
         if self.stage_devices is not None:
             missing, stage, held = self.stage_devices.missing_bytes(work, order)
@@ -155,7 +155,7 @@ class JobWork(ABC):
         return kept
 
     def tight_text(self, work: StepWork, order: str = DEFAULT_ORDER, extra_bytes: float = 0.0) -> str:
-        """That what a rank holds is a tight fit, in words; else empty, see `plans.memory.is_tight`.
+        """Say that what a rank holds is a tight fit; else empty, see `plans.memory.is_tight`.
 
         Args:
             work: of a layout.
@@ -181,7 +181,7 @@ class JobWork(ABC):
         return self.cluster.num_devices // self.cluster.num_hosts if self.allocation is None else self.allocation.devices_per_host
 
     def devices(self, count: int) -> NDArray[np.int64]:
-        """The devices of a number of ranks, in rank order."""
+        """Return the devices of a number of ranks, in rank order."""
         return (self._chained if self.allocation is None else self.allocation.devices)[:count]
 
     @cached_property
@@ -207,7 +207,7 @@ class JobWork(ABC):
         return f"hosts in this order: {', '.join(names)}{rest}"
 
     def on(self, devices: NDArray[np.int64]) -> Self:
-        """The job on other devices in rank order, as many on each host as now."""
+        """Return the job on other devices in rank order, as many on each host as now."""
         wires = group_network(self.cluster, self.costs) if self.allocation is None else self.allocation.wires
         return replace(self, allocation=Allocation(devices, self.devices_per_host, in_order(wires, self.cluster, devices)))
 
@@ -217,7 +217,7 @@ class JobWork(ABC):
         """The pricer of its layouts."""
 
     def replicas(self, work: Any, order: str | None = None) -> Replicas:
-        """The replicas of a layout, as training strategies are priced; ranks by default in the layout's own order."""
+        """Return the replicas of a layout, as training strategies are priced; ranks by default in the layout's own order."""
         return Replicas(work, self.pricer if order is None else self.pricer.in_order(order), self.costs.straggler_sigma)
 
     @abstractmethod
@@ -233,19 +233,19 @@ class JobWork(ABC):
         """Return the work of every rank under the layout and the cuts of another job's work, such as its core."""
 
     def of_model(self, layout: Layout) -> LayoutOfModel:
-        """A layout with what is known of the model, to be checked against the limits of frameworks."""
+        """Return a layout with what is known of the model, to be checked against the limits of frameworks."""
         return LayoutOfModel(layout)
 
     @abstractmethod
     def as_core(self, core: Core, request: SearchRequest) -> tuple[JobWork, SearchRequest]:
-        """The core of a masked job as a job of its own, and what its search keeps.
+        """Return the core of a masked job as a job of its own, and what its search keeps.
 
         Raises:
             GraphError: the job has no such core.
         """
 
     def compute_provenance(self, work: Any) -> Provenance:
-        """The provenance of the times of kernels or ops."""
+        """Return the provenance of the times of kernels or ops."""
         return "estimated"
 
     def details(self, work: Any) -> dict[str, Any]:
@@ -254,11 +254,11 @@ class JobWork(ABC):
 
     @abstractmethod
     def simulated(self, work: Any) -> StepModel:
-        """The step as the event path reads it."""
+        """Return the step as the event path reads it."""
 
     @abstractmethod
     def search(self, request: SearchRequest) -> LayoutSearch | GraphSearch:
-        """A search over its layouts.
+        """Return a search over its layouts.
 
         Raises:
             PlanError: no batch, or one or a sequence that the job cannot have.
@@ -268,10 +268,10 @@ class JobWork(ABC):
     def plan(
         self, work: Any, order: str, num_steps: int, predicted: Sequence[Figure], why: str, devices: Devices = None
     ) -> PlacementPlan:
-        """The plan of a layout, its stages those that were priced; on the first devices unless they are named in rank order."""
+        """Return the plan of a layout, its stages those that were priced; on the first devices unless named in rank order."""
 
     def with_samples(self, batch: int, other: int) -> Self:
-        """The job for a search with another batch than the one for which its figures hold."""
+        """Return the job for a search with another batch than the one for which its figures hold."""
         return self
 
 
@@ -294,7 +294,7 @@ class TransformerWork(JobWork):
         return self.shape.name
 
     def batch_text(self, number: int) -> str:
-        """A number of sequences and their length."""
+        """Return a number of sequences and their length."""
         return f"{counted(number, 'sequence')} of {self.sequence_length}"
 
     @property
@@ -334,7 +334,7 @@ class TransformerWork(JobWork):
         return replace(made, alone=tuple((work, one) for one in alone))
 
     def work_as(self, cut: LayoutWork) -> LayoutWork:
-        """The work under its layout, which says the cuts, see `JobWork.work_as`."""
+        """Return the work under its layout, which says the cuts, see `JobWork.work_as`."""
         return self.work(cut.layout)
 
     def of_model(self, layout: Layout) -> LayoutOfModel:
@@ -342,7 +342,7 @@ class TransformerWork(JobWork):
         return LayoutOfModel(layout, self.shape, self.sequence_length)
 
     def as_core(self, core: Core, request: SearchRequest) -> tuple[JobWork, SearchRequest]:
-        """A narrow transformer; with thin matrices the same one, whose weights stay where they are, see `JobWork.as_core`."""
+        """Return a narrow transformer; with thin matrices the same, whose weights stay where they are, see `JobWork.as_core`."""
         if core.width is not None:
             return replace(self, shape=core_shape(self.shape, core.width)), request
         keep = ",".join(filter(None, [request.keep, "zero=0|1" if "zero" not in request.kept_values else ""]))

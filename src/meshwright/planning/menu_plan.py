@@ -222,7 +222,7 @@ class MenuPlanner:
         return "layouts that are not on the menu of the policy's benchmark were not looked at"
 
     def _choose(self, num_steps: int, deadline_s: float | None, is_free: NDArray[np.bool_]) -> tuple[int, NDArray[np.int64], int]:
-        """Entry, hosts and devices a host that the policy gives a job that comes alone to a cluster with so many free devices."""
+        """Return entry, hosts and devices a host that the policy gives a job that comes alone to a cluster with so many free."""
         fleet, batch = self.fleet, self._batch
         num_jobs = fleet.settings.num_jobs
         never = np.full(num_jobs, np.inf)
@@ -292,13 +292,13 @@ class MenuPlanner:
 
 
 def _digests_of_clusters(trained: Mapping[str, Any]) -> set[object]:
-    """Those on which a policy was trained."""
+    """Return those on which a policy was trained."""
     scope = trained.get("ground", {})
     return {one.get("cluster_digest") for one in (scope, *scope.get("mixed", ()))}
 
 
 def _by_rule(fleet: Fleet, name: str, devices: int | None) -> Callable[[FleetBatch], NDArray[np.int64]]:
-    """A rule as a function from a batch of one episode to its action.
+    """Return a rule as a function from a batch of one episode to its action.
 
     Raises:
         PolicyError: there is none of this name, or it gives what the user asks for and nobody asks.
@@ -320,7 +320,7 @@ def _entries(fleet: Fleet, kind: int) -> range:
 
 
 def _rows(fleet: Fleet, kind: int, num_steps: int, deadline_s: float | None, is_free: NDArray[np.bool_]) -> Iterator[MenuRow]:
-    """Every entry on the packed free hosts of every device type, of those that meet the deadline."""
+    """Yield every entry on the packed free hosts of every device type, of those that meet the deadline."""
     problem = fleet.problem
     free = free_of_hosts(fleet.cluster, is_free)
     load, hosts = np.zeros(len(problem.network.capacity_bytes_per_s)), np.empty(problem.max_hosts, np.int64)

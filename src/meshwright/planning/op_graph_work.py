@@ -80,7 +80,7 @@ class OpGraphWork(JobWork):
         return describe_graph(self.graph, cut.layout, self.cluster.device_types[0], self.costs, cuts=ends)
 
     def as_core(self, core: Core, request: SearchRequest) -> tuple[JobWork, SearchRequest]:
-        """Each op with its share of the time, see `JobWork.as_core`."""
+        """Return each op with its share of the time, see `JobWork.as_core`."""
         launch_s = self.cluster.device_types[0].kernel_launch_s
         return replace(self, graph=core_graph(self.graph, core, launch_s)), request
 
@@ -94,11 +94,11 @@ class OpGraphWork(JobWork):
         return replace(made, alone=tuple((one, made.pricer) for one in alone))
 
     def compute_provenance(self, work: GraphWork) -> Provenance:
-        """Ops are measured where a profile is run as it was profiled."""
+        """Return that ops are measured where a profile is run as it was profiled."""
         return "measured" if work.is_profiled and work.share == 1 else "estimated"
 
     def details(self, work: GraphWork) -> dict[str, Any]:
-        """The ops at both ends of each chunk of the pipeline."""
+        """Return the ops at both ends of each chunk of the pipeline."""
         names, pp = work.graph.op_names, work.layout.pp
         chunks = enumerate(work.chunks)
         return {
@@ -141,7 +141,7 @@ class OpGraphWork(JobWork):
         return made
 
     def with_samples(self, batch: int, other: int) -> Self:
-        """The zoo's graph of another batch; figures from a file hold for as many samples as before."""
+        """Return the zoo's graph of another batch; figures from a file hold for as many samples as before."""
         if self.spec.startswith("zoo:"):
             graph = load_graph(self.spec, device=self.cluster.device_types[0], batch_size=other)
         else:
@@ -157,7 +157,7 @@ def work_of(
     sequence_length: int | None = None,
     batch_size: int | None = None,
 ) -> JobWork:
-    """A job on a cluster.
+    """Return a job on a cluster.
 
     Args:
         source: which job is meant.
@@ -189,7 +189,7 @@ def work_of(
 
 
 def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings, wires: GroupNetwork | None = None) -> GraphWork:
-    """The work of a job graph whose pipeline is cut where its step takes least, see `costs.stage_cuts.graph_cuts`.
+    """Return the work of a job graph whose pipeline is cut where its step takes least, see `costs.stage_cuts.graph_cuts`.
 
     Where no cut fits the devices it is that of devices without bounds, so that its memory can be reported.
 
@@ -203,7 +203,7 @@ def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings, 
 
 
 def plan_stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
-    """The chunks of a pipeline as a plan names them."""
+    """Return the chunks of a pipeline as a plan names them."""
     results = []
     for chunk, ops in enumerate(work.chunks):
         stage = chunk % work.layout.pp

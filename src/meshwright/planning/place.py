@@ -99,11 +99,11 @@ class PlacedOps:
     remarks: tuple[str, ...]
 
     def timeline(self) -> Timeline:
-        """One micro-batch of the plan."""
+        """Return one micro-batch of the plan."""
         return run_plan(self.plan)
 
     def device_rows(self) -> list[dict[str, Any]]:
-        """A row for each device that has ops: name, type, number of ops, seconds of ops and of its load, bytes held and had."""
+        """Return a row for each device with ops: name, type, number of ops, seconds of ops and of its load, bytes."""
         device_of = self.placement.device_of
         busy = np.zeros(self.instance.num_devices)
         np.add.at(busy, device_of, self.instance.times_s[np.arange(self.instance.num_ops), device_of])
@@ -252,7 +252,7 @@ def best_of(instance: OperatorInstance, request: PlacementRequest) -> tuple[Oper
 
 
 def sent_bytes(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Bytes that each device sends for a micro-batch, each tensor once to each device that reads it, ``(m,)``."""
+    """Return the bytes that each device sends for a micro-batch, each tensor once to each device that reads it, ``(m,)``."""
     source, target = instance.edges[:, 0], device_of[instance.edges[:, 1]]
     crossing = device_of[source] != target
     pairs = np.unique(np.stack([instance.edge_tensor[crossing], target[crossing]], axis=1).reshape(-1, 2), axis=0)
@@ -262,7 +262,7 @@ def sent_bytes(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDAr
 
 
 def _within(request: PlacementRequest, share_s: float) -> PlacementRequest:
-    """The request for a planner that may take so long."""
+    """Return the request for a planner that may take so long."""
     placements, ideals = COUNTED_PER_S["placements"] * share_s, COUNTED_PER_S["downsets"] * share_s**0.5
     return replace(
         request,
@@ -299,7 +299,7 @@ def _place_instance(
 
 
 def _learned(instance: OperatorInstance, by: str, request: PlacementRequest) -> Callable[[], OperatorPlacement]:
-    """A learned policy that is loaded and asked for its placement when called."""
+    """Return a learned policy that is loaded and asked for its placement when called."""
     from ..models.graph.saved_graph_policy import load_graph_player  # takes a while, and most need no network
 
     player, mode = load_graph_player(by, OperatorWorld(request.objective), (BEST, *PLACEMENT_PLANNERS), "--policy")
@@ -323,7 +323,7 @@ def _figures(graph: JobGraph, instance: OperatorInstance, placement: OperatorPla
 
 
 def _with_full_pipeline(plan: PlacementPlan) -> tuple[PlacementPlan, tuple[str, ...]]:
-    """The plan with what the event simulator says of it, where it has few enough tasks, and a remark where that is longer.
+    """Return the plan with what the event simulator says of it, where it has few enough tasks, and a remark where that is longer.
 
     Samples a second are then those of the simulated step.
     """

@@ -68,7 +68,7 @@ class Planned:
     remarks: tuple[str, ...] = ()
 
     def timeline(self) -> Timeline:
-        """One step of the plan."""
+        """Return one step of the plan."""
         splits = self.plan.op_splits()
         assert splits is not None
         devices = self.plan.placement().devices
@@ -336,7 +336,7 @@ def _rows(scenario: Scenario, waiting: Decision, choice: int) -> list[dict[str, 
 
 
 def _choices(costs: CostSettings) -> tuple[str, ...]:
-    """A remark where the cost model is other than by default."""
+    """Return a remark where the cost model is other than by default."""
     changed = costs.model_dump(exclude_defaults=True)
     return ("priced with " + " ".join(f"{key}={value}" for key, value in changed.items()),) if changed else ()
 
@@ -346,13 +346,13 @@ def _named(row: dict[str, Any]) -> str:
 
 
 def _replaced(choice: dict[str, Any], planned: dict[str, Any]) -> str:
-    """A remark where the plan is another candidate than the policy's, which it beats in time and in devices."""
+    """Return a remark where the plan is another candidate than the policy's, which it beats in time and in devices."""
     figures = (f"{row['completion_s']:.6g} s on {counted(row['degree'], 'device')}" for row in (planned, choice))
     return f"; replaced by {_named(planned)}, which beats it: {' against '.join(figures)}"
 
 
 def _whose_times(scenario: Scenario) -> str:
-    """A remark where the job's times are taken as they are and do not say on which device they hold."""
+    """Return a remark where the job's times are taken as they are and do not say on which device they hold."""
     graph = scenario.workload.graphs[0]
     if graph.reference_device is not None or compute.model_named(scenario.settings.costs.compute, graph).name != "profiled":
         return ""
@@ -361,7 +361,7 @@ def _whose_times(scenario: Scenario) -> str:
 
 
 def _where(held: NDArray[np.float64] | None) -> str:
-    """Which devices the policy chose from."""
+    """Return which devices the policy chose from."""
     if held is None:
         return "the empty cluster"
     return f"the {counted(int((held <= 0).sum()), 'free device')} of {len(held)}"

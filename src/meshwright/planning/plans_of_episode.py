@@ -20,7 +20,7 @@ INDEX = "index.json"
 
 
 def plan_of(record: EpisodeRecord, scenario: Scenario, k: int) -> PlacementPlan:
-    """The plan of one placed job.
+    """Return the plan of one placed job.
 
     Args:
         record: the episode.
@@ -44,7 +44,7 @@ def plan_on(
     why: str | None = None,
     template: PlacementPlan | None = None,
 ) -> PlacementPlan:
-    """The plan of a job on one block.
+    """Return the plan of a job on one block.
 
     Args:
         scenario: cluster and rules.
@@ -104,7 +104,7 @@ def write_plans(record: EpisodeRecord, scenario: Scenario, policy: str, folder: 
 
 
 def plan_files(folder: Path) -> dict[str, Path]:
-    """The file of each plan that `write_plans` wrote, by the plan's name.
+    """Return the file of each plan that `write_plans` wrote, by the plan's name.
 
     Raises:
         PlanError: there is no index, or it names no plan.

@@ -46,44 +46,44 @@ OF_ONE_JOB = "decides on one job at a time, which fleet benchmarks do not suppor
 
 
 def is_baseline(spec: str) -> bool:
-    """Whether a spelling is a baseline's bare name."""
+    """Return whether a spelling is a baseline's bare name."""
     bare = parsed(spec).whole
     return bare in (*NAMES, BEST_FIXED) or re.fullmatch(DEGREES, bare) is not None
 
 
 def is_untrained(spec: str) -> bool:
-    """Whether a spelling is a rule's, or a rollout planner's over one, without anything that was trained or tuned."""
+    """Return whether a spelling is a rule's, or a rollout planner's over one, without anything that was trained or tuned."""
     return is_baseline(base_of(spec) if is_rollout(spec) else spec) and not is_best_fixed(spec)
 
 
 def is_rollout(spec: str) -> bool:
-    """Whether a spelling is a rollout planner's."""
+    """Return whether a spelling is a rollout planner's."""
     return spec == ROLLOUT or re.fullmatch(rf"{ROLLOUT}\(.+\)", spec) is not None
 
 
 def base_of(spec: str) -> str:
-    """The spelling of a rollout planner's base policy."""
+    """Return the spelling of a rollout planner's base policy."""
     return spec[len(ROLLOUT) + 1 : -1] or f"{BEST_FIXED}@best-fit"
 
 
 def is_blind(spec: str) -> bool:
-    """Whether a name is that of a network to which all job graphs look the same."""
+    """Return whether a name is that of a network to which all job graphs look the same."""
     return re.fullmatch(rf"{WITHOUT_GRAPH}\(.+\)", spec) is not None
 
 
 def network_of(spec: str) -> str:
-    """The spelling of the network that such a policy is; any other spelling as it is."""
+    """Return the spelling of the network that such a policy is; any other spelling as it is."""
     return spec[len(WITHOUT_GRAPH) + 1 : -1] if is_blind(spec) else spec.removeprefix(SCORES).removeprefix(NETWORK)
 
 
 def is_best_fixed(spec: str) -> bool:
-    """Whether a spelling is ``best-fixed``, with a placement rule or without, or a rollout planner over it."""
+    """Return whether a spelling is ``best-fixed``, with a placement rule or without, or a rollout planner over it."""
     named = base_of(spec) if is_rollout(spec) else spec
     return parsed(named).whole == BEST_FIXED
 
 
 def each_fixed(spec: str, scenario: Scenario) -> dict[str, str]:
-    """The fixed degrees among which a ``best-fixed`` chooses, and the name of the policy if that one is best."""
+    """Return the fixed degrees among which a ``best-fixed`` chooses, and the name of the policy if that one is best."""
     named = base_of(spec) if is_rollout(spec) else spec
     names = fixed_names(scenario, named.removeprefix(BEST_FIXED))
     return {name: f"{ROLLOUT}({name})" if is_rollout(spec) else name for name in names}
@@ -120,7 +120,7 @@ def kind(spec: str) -> str:
 
 
 def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> Path:
-    """The file of a trained policy; ``baselines`` are the other valid spellings, for the advice in an error.
+    """Return the file of a trained policy; ``baselines`` are the other valid spellings, for the advice in an error.
 
     Raises:
         PolicyError: no shipped policy, file or run folder of that name; the nearest valid spelling is named.
@@ -169,7 +169,7 @@ def note_files(specs: Sequence[str]) -> None:
 
 
 def trained_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> Path | None:
-    """The file of a network or linear scorer, whose spelling a policy is; None for any other policy.
+    """Return the file of a network or linear scorer, whose spelling a policy is; None for any other policy.
 
     Arguments and errors are those of `policy_file`.
     """
@@ -180,18 +180,18 @@ def trained_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> 
 
 
 def shipped_names() -> list[str]:
-    """The trained policies for benchmarks without a fleet that come with the package."""
+    """Return the trained policies for benchmarks without a fleet that come with the package."""
     held = (path for path in shipped_folder().iterdir() if path.suffix in (".pt", ".json"))
     return Names("policies", sorted(path.stem for path in held if not path.name.endswith((OF_FLEET, *OF_PLACEMENT))))
 
 
 def shipped_fleet_names() -> list[str]:
-    """The trained policies of fleets that come with the package."""
+    """Return the trained policies of fleets that come with the package."""
     return shipped_with(OF_FLEET)
 
 
 def fleet_policy_file(spec: str) -> Path:
-    """The run folder or file of a trained policy of a fleet, which need not exist; ``shipped:NAME`` comes with the package.
+    """Return the run folder or file of a fleet's trained policy, which need not exist; ``shipped:NAME`` is built in.
 
     Raises:
         PolicyError: no such shipped policy of a fleet.
@@ -208,7 +208,7 @@ def fleet_policy_file(spec: str) -> Path:
 
 
 def is_by_menu(policy: str) -> bool:
-    """Whether a policy picks from a menu of layouts.
+    """Return whether a policy picks from a menu of layouts.
 
     Raises:
         CheckpointError, PolicyError: its file is damaged; no shipped policy of that name, of either kind.
@@ -229,7 +229,7 @@ def is_by_menu(policy: str) -> bool:
 
 
 def display_name(spec: str) -> str:
-    """How a policy is called in tables."""
+    """Return how a policy is called in tables."""
     if is_rollout(spec) and not is_baseline(base_of(spec)):
         return f"{ROLLOUT}({display_name(base_of(spec))})"
     if is_blind(spec):
@@ -245,7 +245,7 @@ def display_name(spec: str) -> str:
 
 
 def policy(spec: str, scenario: Scenario) -> Policy:
-    """A policy ready to act.
+    """Return a policy ready to act.
 
     Raises:
         PolicyError: unknown, or its placement rule or degree is not among the scenario's.
@@ -280,7 +280,7 @@ def policy(spec: str, scenario: Scenario) -> Policy:
 
 
 def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:
-    """Settings of a scenario that a trained network needs: what it observes, and rules of its own where it knows none of some.
+    """Return the settings of a scenario that a trained network needs: what it observes, and rules where it knows none.
 
     Args:
         spec: a policy; other ones than networks need nothing.
@@ -302,7 +302,7 @@ def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:
 
 
 def known_conditions(spec: str) -> Sequence[TrainingConditions] | None:
-    """The grounds on which a trained policy was trained and evaluated; None for others, which know any ground.
+    """Return the grounds on which a trained policy was trained and evaluated; None for others, which know any ground.
 
     Raises:
         CheckpointError: the file is truncated or no policy.
@@ -321,7 +321,7 @@ def known_conditions(spec: str) -> Sequence[TrainingConditions] | None:
 
 
 def condition_changes(spec: str, here: TrainingConditions) -> str | None:
-    """How a case differs from what a trained policy was trained and evaluated on, in a sentence; None where it does not.
+    """Return how a case differs from what a trained policy was trained and evaluated on, in a sentence; None where it does not.
 
     Args:
         spec: a policy; others than trained ones know any ground.
@@ -336,12 +336,12 @@ def condition_changes(spec: str, here: TrainingConditions) -> str | None:
 
 
 def fixed_names(scenario: Scenario, placement: str) -> list[str]:
-    """Every fixed degree of a scenario, with a placement rule (empty: the default)."""
+    """Return every fixed degree of a scenario, with a placement rule (empty: the default)."""
     return [f"fixed-{degree}{placement}" for degree in scenario.space.degrees]
 
 
 def _base(spec: str, scenario: Scenario) -> Ladder | LinearWeights:
-    """The base policy of a rollout planner.
+    """Return the base policy of a rollout planner.
 
     Raises:
         PolicyError: unknown, or none that the planner can play on with.

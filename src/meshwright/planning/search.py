@@ -91,7 +91,7 @@ def search_layouts(
 
 
 def _fastest(makers: Sequence[JobWork], request: SearchRequest, counts: Sequence[int]) -> RankedLayouts:
-    """The fastest of the searches of a job, each on other devices or in another order of them.
+    """Return the fastest of the searches of a job, each on other devices or in another order of them.
 
     Raises:
         PlanError: no layout is legal or fits in any of them; that of the first.
@@ -110,7 +110,7 @@ def _fastest(makers: Sequence[JobWork], request: SearchRequest, counts: Sequence
 
 
 def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_free: NDArray[np.bool_]) -> RankedLayouts:
-    """The fastest of several searches, for each number of devices on those of `find_allocations`.
+    """Return the fastest of several searches, for each number of devices on those of `find_allocations`.
 
     Raises:
         PlanError: no number is free, or no layout is legal or fits on any.
@@ -143,7 +143,7 @@ def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_f
 
 
 def device_counts(target: str | Sequence[int], cluster: Cluster, num_free: int) -> list[int]:
-    """How many devices to try, rising: whole hosts, or a part of one.
+    """Return how many devices to try, rising: whole hosts, or a part of one.
 
     Args:
         target: as `SearchRequest.devices` says.
@@ -179,7 +179,7 @@ def device_counts(target: str | Sequence[int], cluster: Cluster, num_free: int) 
 
 
 def plans_by_devices(ranking: RankedLayouts) -> tuple[dict[int, PlacementPlan], tuple[str, ...]]:
-    """The plan of the fastest layout, or the plain one where that is taken, on each other number of devices that was searched.
+    """Return the plan of the fastest layout, or the plain one where that is taken, on each other searched number of devices.
 
     Numbers without a plan come second, each with the reason, for people.
     """
@@ -258,7 +258,7 @@ def with_meshes(result: RankedLayouts) -> RankedLayouts:
 
 
 def _best_meshes(ranking: RankedLayouts, search: LayoutSearch, ranked: RankedLayout) -> tuple[RankedLayout, int, bool]:
-    """A layout with its best meshes, how many were priced, and whether bounds say that none of the others is better."""
+    """Return a layout with its best meshes, how many were priced, and whether bounds say that none of the others is better."""
     kept_values, pricer = ranking.request.kept_values, search.pricer(ranked.order)
     choices = stage_choices(ranked.layout, ranking.maker.work, pricer, tp=kept_values.get("tp"), dp=kept_values.get("dp"))
     best, tried = ranked, 0
@@ -277,7 +277,7 @@ def _best_meshes(ranking: RankedLayouts, search: LayoutSearch, ranked: RankedLay
 
 
 def _priced(ranking: RankedLayouts, ranked: RankedLayout, choice: StageChoice) -> RankedLayout | None:
-    """A layout with other meshes; None where it is not legal, is not run by the framework asked for, or does not fit."""
+    """Return a layout with other meshes; None where it is not legal, is not run by the framework asked for, or does not fit."""
     (tp, dp), samples = choice.meshes[0], ranked.layout.micro_batch * ranked.layout.dp
     keys = {"tp": tp, "dp": dp, "micro_batch": samples // dp, "stage_meshes": choice.meshes, "stage_layers": choice.layers}
     try:

@@ -135,7 +135,7 @@ def price_strategies(
 
 
 def with_phases(plan: PlacementPlan, core: PlacementPlan, training: Masked) -> PlacementPlan:
-    """The plan of the whole model with those of both phases.
+    """Return the plan of the whole model with those of both phases.
 
     Raises:
         PlanError: the phases have other devices.
@@ -150,7 +150,7 @@ def with_phases(plan: PlacementPlan, core: PlacementPlan, training: Masked) -> P
 
 
 def with_strategy(plan: PlacementPlan, price: TrainingPrice) -> PlacementPlan:
-    """A plan that is trained by a strategy; its figures are those of the strategy."""
+    """Return a plan that is trained by a strategy; its figures are those of the strategy."""
     figures = []
     speed_up = next(figure.value for figure in plan.predicted if figure.name == "step_s") / price.step_s
     for figure in plan.predicted:

@@ -90,7 +90,7 @@ class RankedLayouts:
         return {**self.maker.sizes, "global_batch": self.search.global_batch}
 
     def row(self, ranked: RankedLayout) -> LayoutRow:
-        """A layout with its figures."""
+        """Return a layout with its figures."""
         pricer: StepPricer = self.search.pricer(ranked.order)
         step = pricer.price_work(self.search.work(ranked.layout, ranked.order))
         return LayoutRow(ranked, step, self.is_tight(ranked))
@@ -186,7 +186,7 @@ class RankedLayouts:
         return mechanisms_of(self)
 
     def compared(self, other: RankedLayout) -> Compared:
-        """Another layout with the fastest."""
+        """Return another layout with the fastest."""
         are_same = (self.best.layout, self.best.order) == (other.layout, other.order)
         return Compared.from_steps(self.row(other).step, self._best_step, are_same=are_same)
 
@@ -195,7 +195,7 @@ class RankedLayouts:
         return self.row(self.best).step
 
     def at(self, layout: Layout, order: str) -> RankedLayout:
-        """A layout with its price.
+        """Return a layout with its price.
 
         Raises:
             PlanError: the framework that was asked for does not run it, or it is illegal or does not fit.
@@ -209,7 +209,7 @@ class RankedLayouts:
         return RankedLayout.from_price(self.search.pricer(order).step_s(work), work.peak_memory()[1].total, layout, order)
 
     def priced(self, keys: Mapping[str, Any], order: str | None = None) -> RankedLayout:
-        """The fastest layout of these keys, the others as the search has them.
+        """Return the fastest layout of these keys, the others as the search has them.
 
         Args:
             keys: of the layout; those that are absent take their defaults.
@@ -279,14 +279,14 @@ class RankedLayouts:
         return self.is_tight(result), *plainness(result, self.maker.devices_per_host)
 
     def plain_first(self, num_rows: int) -> list[int]:
-        """The first places by time and that of the plainest tie: ties by how plain they are, then the others."""
+        """Return the first places by time and that of the plainest tie: ties by how plain they are, then the others."""
         places = [*range(min(num_rows, len(self.searched.ranking)))]
         places += [self.plain] if self.plain >= len(places) and places else []
         tied = sorted((place for place in places if place in self.ties), key=self._plainness)
         return tied + [p for p in places if p not in self.ties]
 
     def tight_text(self, num_rows: int) -> str:
-        """That the best layout is a tight fit, and the next of the first rows that is as fast and is none; else empty."""
+        """Say that the best layout is a tight fit, and the next of the first rows that is as fast and is none; else empty."""
         tight = self._tight(self.best)
         if not tight:
             return ""
@@ -297,7 +297,7 @@ class RankedLayouts:
         return f"{tight}; ={roomy + 1} is as fast and needs {ranking[roomy].memory_bytes / 1e9:.1f} GB"
 
     def is_tight(self, ranked: RankedLayout) -> bool:
-        """Whether a layout may not fit after all, see `plans.memory.is_tight`."""
+        """Return whether a layout may not fit after all, see `plans.memory.is_tight`."""
         return bool(self._tight(ranked))
 
     def _tight(self, ranked: RankedLayout, extra_bytes: float = 0.0) -> str:
@@ -306,7 +306,7 @@ class RankedLayouts:
         return self.maker.tight_text(self.search.work(ranked.layout, ranked.order), ranked.order, extra_bytes)
 
     def _tied_text(self) -> tuple[str, ...]:
-        """A remark where other layouts tie with the fastest."""
+        """Return a remark where other layouts tie with the fastest."""
         others = len(self.ties) - 1
         if not others:
             return ()
@@ -317,7 +317,7 @@ class RankedLayouts:
         return (f"within the precision of predictions {as_fast}; {plainest}",)
 
     def table(self) -> list[dict[str, Any]]:
-        """The whole ranking as plain rows."""
+        """Return the whole ranking as plain rows."""
         front, first = {ranked[:4] for ranked in self.searched.front}, self._best_step
         rate, step_s, mfu = first.rate, first.step_s, first.mfu
         rows = []
@@ -337,7 +337,7 @@ class RankedLayouts:
         return rows
 
     def to_data(self) -> dict[str, Any]:
-        """The whole ranking with what became of the other layouts, for JSON."""
+        """Return the whole ranking with what became of the other layouts, for JSON."""
         counts = self.searched.counts
         placed = {} if self.cluster.hosts_are_equal else {"rank_orders": list(self.search.tried_orders)}
         return {
@@ -366,7 +366,7 @@ class RankedLayouts:
         }
 
     def _strategy_data(self) -> dict[str, Any]:
-        """The strategies, where any was asked for."""
+        """Return the strategies, where any was asked for."""
         exact_s, rows, refused = self.strategies
         if not rows and not refused:
             return {}
@@ -379,7 +379,7 @@ class RankedLayouts:
         return {"exact_step_s": exact_s, "strategies": priced, "strategies_refused": list(refused)}
 
     def to_csv(self) -> str:
-        """The whole ranking as CSV."""
+        """Return the whole ranking as CSV."""
         rows = self.table()
         cells = [[value_text(value) if isinstance(value, list) else value for value in row.values()] for row in rows]
         return files.csv_text(list(rows[0]), cells)

@@ -72,7 +72,7 @@ class TrainingPrice:
         return self.training.text + (f" with {self.compression.text}" if self.compression else "")
 
     def break_even(self, exact_s: float | None = None) -> float:
-        """The break-even ``rho*``: the strategy is faster only if it needs fewer than this many times the steps.
+        """Return the break-even ``rho*``: the strategy is faster only if it needs fewer than this many times the steps.
 
         Args:
             exact_s: seconds of a step of the best exact training; by default of the same layout.
@@ -89,7 +89,7 @@ class TrainingPrice:
         return f"{self.multiplier:g} times the steps ({self.source}); break-even {rho:.4g}"
 
     def figures(self) -> tuple[Figure, ...]:
-        """``steps_multiplier`` and ``effective_step_s``, where a multiplier is declared, with what is held in addition."""
+        """Return ``steps_multiplier`` and ``effective_step_s``, where a multiplier is declared, with what is held in addition."""
         result = [("extra_memory_bytes", self.extra_bytes, "bytes")] if self.extra_bytes > 0 else []
         if self.multiplier is not None and not self.is_exact:
             assert self.effective_s is not None
@@ -97,7 +97,7 @@ class TrainingPrice:
         return tuple(Figure.predicted(name, value, unit) for name, value, unit in result)
 
     def to_data(self, exact_s: float | None = None) -> dict[str, Any]:
-        """The price as plain data."""
+        """Return the price as plain data."""
         data: dict[str, Any] = {
             "training": self.training.model_dump(mode="json", exclude_none=True),
             "exactness": exactness_of(self.training, self.compression),
@@ -119,7 +119,7 @@ class TrainingPrice:
 
 
 def strategies_of(training: str | None, compression: str | None) -> list[tuple[AnyTraining, AnyCompression | None]]:
-    """The strategies that two texts spell; a code goes with synchronous training, which need not be named.
+    """Return the strategies that two texts spell; a code goes with synchronous training, which need not be named.
 
     Raises:
         PlanError: an unknown kind or key, or an impossible value.
@@ -145,7 +145,7 @@ def check_trained_on(maker: JobWork, request: Sequence[tuple[AnyTraining, AnyCom
 def price_training(
     maker: JobWork, work: Any, training: AnyTraining, compression: AnyCompression | None = None, order: str | None = None
 ) -> TrainingPrice:
-    """The closed form of a strategy.
+    """Return the closed form of a strategy.
 
     Args:
         maker: the job on its cluster.

@@ -119,7 +119,7 @@ def check_compression(layout: Layout, code: AnyCompression) -> None:
 
 
 def parse_compression(text: str) -> tuple[AnyCompression, ...]:
-    """The codes that a text such as ``kind=top-k,fraction=0.01|0.1`` spells; the grammar is that of `training.parse_training`.
+    """Return the codes that a text such as ``kind=top-k,fraction=0.01|0.1`` spells; grammar: `training.parse_training`.
 
     Raises:
         PlanError: an unknown kind or key, a key twice, or an impossible value.
@@ -130,18 +130,18 @@ def parse_compression(text: str) -> tuple[AnyCompression, ...]:
 
 
 def exactness_of(training: AnyTraining, compression: AnyCompression | None) -> Exactness:
-    """Whether the update is that of synchronous training; with a code it is not."""
+    """Return whether the update is that of synchronous training; with a code it is not."""
     return training.exactness if compression is None else "approximate"
 
 
 def steps_multiplier(training: AnyTraining, compression: AnyCompression | None) -> float | None:
-    """Steps needed over synchronous ones; None where none was declared."""
+    """Return the steps needed over synchronous ones; None where none was declared."""
     own = training.steps_multiplier
     code = 1.0 if compression is None else compression.steps_multiplier
     return None if own is None or code is None else own * code
 
 
 def multiplier_source(training: AnyTraining, compression: AnyCompression | None) -> str:
-    """The source of the multiplier; empty where none was declared."""
+    """Return the source of the multiplier; empty where none was declared."""
     sources = [training.multiplier_source, None if compression is None else compression.multiplier_source]
     return "; ".join(text for text in sources if text)

@@ -137,7 +137,7 @@ class Figure(settings.Settings):
 
     @classmethod
     def predicted(cls, name: str, value: float, unit: str) -> Figure:
-        """An estimated figure.
+        """Return an estimated figure.
 
         Raises:
             PlanError: nothing is so large or so small, so what it was made of cannot be either.
@@ -184,7 +184,7 @@ class PlacementPlan(settings.Settings):
     @model_validator(mode="before")
     @classmethod
     def _read_older_versions(cls, data: Any) -> Any:
-        """Each version so far adds to the one before: keys with defaults, and kinds of partitions."""
+        """Set the version; each so far adds to the one before: keys with defaults, and kinds of partitions."""
         is_read = isinstance(data, dict) and is_known(data.get("schema_version"))
         return {**data, "schema_version": SCHEMA_VERSION} if is_read else data
 
@@ -194,11 +194,11 @@ class PlacementPlan(settings.Settings):
         return len(self.ranks)
 
     def figure(self, name: str) -> Figure | None:
-        """The predicted figure of that name, or None."""
+        """Return the predicted figure of that name, or None."""
         return next((figure for figure in self.predicted if figure.name == name), None)
 
     def job_graph(self) -> JobGraph | None:
-        """The embedded job graph, or None.
+        """Return the embedded job graph, or None.
 
         Raises:
             GraphError: what is embedded is no job graph.
@@ -206,7 +206,7 @@ class PlacementPlan(settings.Settings):
         return None if self.job.graph is None else JobGraph.from_data(self.job.graph)
 
     def embedded_cluster(self) -> Cluster | None:
-        """The embedded cluster, or None.
+        """Return the embedded cluster, or None.
 
         Raises:
             ClusterError or ConfigError: what is embedded is no cluster.
@@ -214,19 +214,19 @@ class PlacementPlan(settings.Settings):
         return None if self.cluster is None else Cluster.from_data(self.cluster.data)
 
     def op_splits(self) -> OpSplits | None:
-        """The op splits, or None where the partition is another."""
+        """Return the op splits, or None where the partition is another."""
         return OpSplits(np.array(self.partition.splits)) if isinstance(self.partition, OpSplitsPartition) else None
 
     def layout(self) -> Layout | None:
-        """The layout, or None where the partition is another."""
+        """Return the layout, or None where the partition is another."""
         return self.partition.layout if isinstance(self.partition, LayoutPartition) else None
 
     def op_placement(self) -> OpPlacementPartition | None:
-        """The ops on devices, or None where the partition is another."""
+        """Return the ops on devices, or None where the partition is another."""
         return self.partition if isinstance(self.partition, OpPlacementPartition) else None
 
     def placement(self) -> Placement:
-        """The cluster's device of each rank.
+        """Return the cluster's device of each rank.
 
         Raises:
             PlanError: without an embedded cluster, device numbers that repeat from host to host.
@@ -234,7 +234,7 @@ class PlacementPlan(settings.Settings):
         return Placement(np.array([rank.device for rank in self.ranks]))
 
     def of_phase(self, phase: PlannedPhase) -> PlacementPlan:
-        """The plan of one phase by itself, without training."""
+        """Return the plan of one phase by itself, without training."""
         update = {
             "partition": phase.partition,
             "ranks": phase.ranks,
@@ -252,7 +252,7 @@ class PlacementPlan(settings.Settings):
         files.write_json(path, self.model_dump(mode="json", exclude_none=True))
 
     def rank_rows(self) -> list[dict[str, str | int]]:
-        """The rank map as rows for a table: rank, host, local rank, device and coordinates where there are any."""
+        """Return the rank map as rows for a table: rank, host, local rank, device and coordinates where there are any."""
         rows: list[dict[str, str | int]] = []
         for rank in self.ranks:
             row: dict[str, str | int] = {
@@ -316,12 +316,12 @@ def figure_text(figure: Figure) -> tuple[str, str]:
 
 
 def _label(figure: Figure) -> str:
-    """The name of a figure without the unit at its end, in words."""
+    """Return the name of a figure without the unit at its end, in words."""
     return figure.name.removesuffix(f"_{figure.unit}").replace("_", " ")
 
 
 def _text(figure: Figure) -> str:
-    """The value of a figure in a unit for people."""
+    """Return the value of a figure in a unit for people."""
     if figure.unit == "bytes":
         power, prefix = next(((p, x) for p, x in ((12, "T"), (9, "G"), (6, "M"), (3, "k")) if figure.value >= 10**p), (0, ""))
         return f"{figure.value / 10**power:.1f} {prefix}B" if prefix else f"{figure.value:.6g} B"

@@ -125,7 +125,7 @@ def _embedded_cluster(plan: PlacementPlan) -> Cluster | None:
 
 
 def _below(part: str, error: _Malformed) -> _Malformed:
-    """The error of an embedded part, with its field as the plan has it."""
+    """Return the error of an embedded part, with its field as the plan has it."""
     field = f"{part}.{error.field}" if error.field else part
     return type(error)(error.problem, field=field, value=error.value, choices=error.choices)
 
@@ -179,7 +179,7 @@ def _check_partition(plan: PlacementPlan, graph: JobGraph | None) -> None:
 
 
 def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
-    """Every place of the grid once; without a layout the largest coordinates say how large the grid is."""
+    """Check every place of the grid once; without a layout the largest coordinates give its size."""
     for rank in plan.ranks:
         if rank.coordinates is None:
             raise PlanError("has no coordinates", field=f"rank {rank.rank}")
@@ -221,7 +221,7 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
 
 
 def _check_meshes(plan: PlacementPlan, layout: Layout) -> None:
-    """Every place of the mesh of every stage once."""
+    """Check every place of the mesh of every stage once."""
     expected, known = {layout.coordinates(rank) for rank in range(layout.world)}, dict[Coordinates, int]()
     for rank in plan.ranks:
         assert rank.coordinates is not None

@@ -42,7 +42,7 @@ def op_split_plan(
     predicted: Sequence[Figure] = (),
     why: str | None = None,
 ) -> PlacementPlan:
-    """A plan that cuts a job by op splits.
+    """Return a plan that cuts a job by op splits.
 
     The largest memory of a rank is added to the predicted figures as ``memory_bytes`` unless it is given.
 
@@ -137,7 +137,7 @@ def op_placement_plan(
     predicted: Sequence[Figure] = (),
     why: str | None = None,
 ) -> PlacementPlan:
-    """A plan that puts each op of a job on a device, one rank on each device that has ops.
+    """Return a plan that puts each op of a job on a device, one rank on each device that has ops.
 
     Where the devices form a pipeline ranks follow it, and each is a stage; otherwise ranks follow the devices' numbers.
 
@@ -208,7 +208,7 @@ def moved_plan(
     predicted: Sequence[Figure] = (),
     why: str | None = None,
 ) -> PlacementPlan:
-    """The plan of the same cut of the same job on other devices of its cluster.
+    """Return the plan of the same cut of the same job on other devices of its cluster.
 
     Args:
         plan: made on some devices of the cluster; what its ranks hold is as it was.

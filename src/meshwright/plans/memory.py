@@ -33,12 +33,12 @@ MEMORY_UNCERTAINTY = 0.06
 
 
 def is_tight(held_bytes: float, room_bytes: float) -> bool:
-    """Whether a layout that fits leaves less memory than the estimate can be off by."""
+    """Return whether a layout that fits leaves less memory than the estimate can be off by."""
     return held_bytes <= room_bytes < held_bytes * (1 + MEMORY_UNCERTAINTY)
 
 
 def tight_text(held_bytes: float, room_bytes: float) -> str:
-    """That a fit is tight, in words; else empty."""
+    """Say that a fit is tight, in words; else empty."""
     if not is_tight(held_bytes, room_bytes):
         return ""
     of_device = f"{held_bytes / 1e9:.1f} of {room_bytes / 1e9:.1f} GB of a device"
@@ -46,7 +46,7 @@ def tight_text(held_bytes: float, room_bytes: float) -> str:
 
 
 def tight_in(why: str | None) -> str | None:
-    """The remark of `tight_text` in the reason of a plan; None where there is none."""
+    """Return the remark of `tight_text` in the reason of a plan; None where there is none."""
     return next(iter(re.findall("memory is tight: [^;]*", why or "")), None)
 
 

@@ -73,7 +73,7 @@ def op_memory_bytes(
 
 
 def rank_memory_bytes(graph: JobGraph, partition: OpPlacementPartition, num_ranks: int) -> NDArray[np.float64]:
-    """Peak memory of each rank: what its ops hold, and its largest workspace, ``(num_ranks,)``."""
+    """Return the peak memory of each rank: what its ops hold, and its largest workspace, ``(num_ranks,)``."""
     resident, workspace = op_memory_bytes(graph, partition.optimizer, partition.in_flight)
     result = np.zeros(num_ranks)
     for group in partition.groups:
@@ -86,7 +86,7 @@ def rank_memory_bytes(graph: JobGraph, partition: OpPlacementPartition, num_rank
 
 
 def pipeline_order(graph: JobGraph, device_of: NDArray[np.int64]) -> list[int] | None:
-    """Devices in the order in which a micro-batch passes them; None where two wait for each other.
+    """Return the devices in the order in which a micro-batch passes them; None where two wait for each other.
 
     Of devices that do not wait for each other that comes first whose first op does in the graph's topological order.
 

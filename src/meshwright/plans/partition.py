@@ -237,7 +237,7 @@ class Layout(ParallelDegrees, TrainedState):
         return build_of_plan(cls, unasked | data, prefix="layout.")
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Layout:
-        """The layout with other values of some keys; searches make hundreds of thousands, so that the rest is shared."""
+        """Return the layout with other values of some keys; searches make hundreds of thousands, so that the rest is shared."""
         made = object.__new__(Layout)
         changed, fields = update or {}, self.__pydantic_fields_set__
         object.__setattr__(made, "__dict__", {**self.__dict__, **changed})
@@ -287,15 +287,15 @@ class Layout(ParallelDegrees, TrainedState):
         return self.num_micro_batches // (2 if self.has_mirrored_stages else 1)
 
     def stage_of(self, chunk: int) -> int:
-        """Pipeline stage of a chunk. They are dealt out in turn; there and back again where the schedule is bidirectional."""
+        """Return the pipeline stage of a chunk. They are dealt in turn; there and back where the schedule is bidirectional."""
         return 2 * self.pp - 1 - chunk if self.is_bidirectional and chunk >= self.pp else chunk % self.pp
 
     def chunk_at(self, stage: int, place: int) -> int:
-        """The chunk at a place of a stage; of DualPipe the chunks from ``pp`` on are the model's once more, on mirrored ranks."""
+        """Return the chunk at a place of a stage; of DualPipe the chunks from ``pp`` on are the model's again, mirrored."""
         return 2 * self.pp - 1 - stage if self.is_bidirectional and place else place * self.pp + stage
 
     def is_border(self, chunk: int) -> bool:
-        """Whether the next chunk belongs to the other copy of the model."""
+        """Return whether the next chunk belongs to the other copy of the model."""
         return self.has_mirrored_stages and chunk == self.pp - 1
 
     @property
@@ -356,16 +356,16 @@ class Layout(ParallelDegrees, TrainedState):
         return super().world if self.stage_meshes is None else meshes.first_ranks(self)[-1]
 
     def first_rank(self, stage: int) -> int:
-        """The first rank of a stage; of ``pp`` the number of ranks."""
+        """Return the first rank of a stage; of ``pp`` the number of ranks."""
         return meshes.first_ranks(self)[stage]
 
     def stage_width(self, stage: int) -> int:
-        """Ranks of a stage."""
+        """Return the ranks of a stage."""
         first, end = meshes.first_ranks(self)[stage : stage + 2]
         return end - first
 
     def stage_of_rank(self, rank: int) -> int:
-        """The stage of a rank."""
+        """Return the stage of a rank."""
         return bisect_right(meshes.first_ranks(self), rank) - 1
 
     @property
@@ -374,11 +374,11 @@ class Layout(ParallelDegrees, TrainedState):
         return self.stage_meshes is None or len({tp * dp for tp, dp in self.stage_meshes}) == 1
 
     def at(self, stage: int) -> Layout:
-        """The layout all of whose stages have the mesh of this one; itself where they do."""
+        """Return the layout all of whose stages have the mesh of this one; itself where they do."""
         return self if self.stage_meshes is None else meshes.of_stage(self, stage)
 
     def coordinates(self, rank: int) -> Coordinates:
-        """The place of a rank in the grid.
+        """Return the place of a rank in the grid.
 
         Raises:
             PlanError: no such rank.

@@ -55,7 +55,7 @@ class Placement:
 
 
 def place(cluster: Cluster, devices: Sequence[int] | NDArray[np.int64]) -> Placement:
-    """A placement on a cluster, for example one row of `meshwright.clusters.blocks.Blocks.devices`.
+    """Return a placement on a cluster, for example one row of `meshwright.clusters.blocks.Blocks.devices`.
 
     Raises:
         PlanError: as `Placement`, or a device that the cluster does not have; the rank is named.

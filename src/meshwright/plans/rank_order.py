@@ -33,12 +33,12 @@ def check_order(order: str) -> str:
 
 
 def axis_size(layout: Layout, axis: str) -> int:
-    """Ranks along an axis of an order; parts of a volume are placed as slices of a sequence are, at ``cp``."""
+    """Return the ranks along an axis of an order; parts of a volume are placed as slices of a sequence are, at ``cp``."""
     return layout.slices if axis == "cp" else int(getattr(layout, axis))
 
 
 def strides(layout: Layout, order: str = DEFAULT_ORDER) -> dict[str, int]:
-    """The difference of rank numbers from one place along an axis to the next, by axis."""
+    """Return the difference of rank numbers from one place along an axis to the next, by axis."""
     result, stride = {}, 1
     for axis in order.split("-"):
         result[axis] = stride
@@ -47,7 +47,7 @@ def strides(layout: Layout, order: str = DEFAULT_ORDER) -> dict[str, int]:
 
 
 def numbers(layout: Layout, order: str = DEFAULT_ORDER) -> NDArray[np.int64]:
-    """The number in an order of each rank of the layout's own numbering, ``(world,)``.
+    """Return the number in an order of each rank of the layout's own numbering, ``(world,)``.
 
     Raises:
         PlanError: no such order, or one that mixes stages of unequal meshes.
@@ -72,7 +72,7 @@ def distinct_orders(layout: Layout, orders: Sequence[str]) -> tuple[str, ...]:
 
 
 def coordinates(layout: Layout, order: str = DEFAULT_ORDER) -> tuple[Coordinates, ...]:
-    """The place of every rank in the grid; ``ep`` counts along ``tp``, ``cp``, then ``dp``, whatever the order.
+    """Return the place of every rank in the grid; ``ep`` counts along ``tp``, ``cp``, then ``dp``, whatever the order.
 
     Raises:
         PlanError: no such order, or one that mixes stages of unequal meshes.
@@ -81,7 +81,7 @@ def coordinates(layout: Layout, order: str = DEFAULT_ORDER) -> tuple[Coordinates
 
 
 def stages(layout: Layout, order: str = DEFAULT_ORDER) -> NDArray[np.int64]:
-    """The pipeline stage of every rank, ``(world,)``; raises as `coordinates` does."""
+    """Return the pipeline stage of every rank, ``(world,)``; raises as `coordinates` does."""
     firsts = [layout.first_rank(stage) for stage in range(1, layout.pp)]
     return np.searchsorted(firsts, np.argsort(numbers(layout, order)), side="right")
 

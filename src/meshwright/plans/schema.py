@@ -16,12 +16,12 @@ FILE_NAME = "placement_plan.schema.json"
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of the current version, made from the models."""
+    """Return the JSON Schema (draft 2020-12) of the current version, made from the models."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **PlacementPlan.model_json_schema()}
 
 
 def published_text() -> str:
-    """The schema as it ships in the package."""
+    """Return the schema as it ships in the package."""
     return (resources("meshwright.plans") / FILE_NAME).read_text(encoding="utf-8")
 
 

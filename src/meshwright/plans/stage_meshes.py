@@ -23,7 +23,7 @@ StageMesh = tuple[int, int]
 
 
 def read_meshes(value: Any) -> Any:
-    """Meshes from a text such as ``4x2/2x4``: ``tp`` x ``dp`` of each stage; anything else as it is."""
+    """Return the meshes from a text such as ``4x2/2x4``: ``tp`` x ``dp`` of each stage; anything else as it is."""
     if not isinstance(value, str):
         return value
     parts = [part.strip().split("x") for part in value.split("/")]
@@ -33,7 +33,7 @@ def read_meshes(value: Any) -> Any:
 
 
 def read_layers(value: Any) -> Any:
-    """Layers of each stage from a text such as ``14/10``; anything else as it is."""
+    """Return the layers of each stage from a text such as ``14/10``; anything else as it is."""
     if isinstance(value, int) and not isinstance(value, bool):
         return [value]
     if not isinstance(value, str):
@@ -45,7 +45,7 @@ def read_layers(value: Any) -> Any:
 
 
 def value_text(value: Any) -> str:
-    """The value of a layout's key as `Layout.parse` reads it: ``true``, layers ``14/10`` or meshes ``4x2/2x4``."""
+    """Return the value of a layout's key as `Layout.parse` reads it: ``true``, layers ``14/10`` or meshes ``4x2/2x4``."""
     if isinstance(value, tuple | list):
         return "/".join("x".join(map(str, one)) if isinstance(one, tuple | list) else str(one) for one in value)
     return str(value).lower()
@@ -101,7 +101,7 @@ def check(layout: Layout) -> None:
 
 
 def first_ranks(layout: Layout) -> tuple[int, ...]:
-    """The first rank of each stage and, last, the number of ranks, ``(pp + 1,)``."""
+    """Return the first rank of each stage and, last, the number of ranks, ``(pp + 1,)``."""
     if layout.stage_meshes is None:
         width = layout.tp * layout.copies
         return tuple(range(0, width * (layout.pp + 1), width))
@@ -115,7 +115,7 @@ def _first_ranks(meshes: tuple[StageMesh, ...], cp: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def of_stage(layout: Layout, stage: int) -> Layout:
-    """The layout all of whose stages have the mesh of one of them; its micro-batches are as many."""
+    """Return the layout all of whose stages have the mesh of one of them; its micro-batches are as many."""
     if layout.stage_meshes is None:
         return layout
     tp, dp = layout.stage_meshes[stage]

@@ -108,7 +108,7 @@ def layout_stages(
 
 
 def _cuts_by_layers(graph: JobGraph, starts: NDArray[np.int64], layers: Sequence[int], num_chunks: int) -> list[int]:
-    """First unit of each chunk and, last, the number of units."""
+    """Return the first unit of each chunk and, last, the number of units."""
     is_layer = [_LAYER.match(graph.op_names[graph.order[start]]) is not None for start in starts.tolist()]
     if len(layers) != num_chunks or min(layers) < 1 or sum(layers) != sum(is_layer):
         problem = f"{num_chunks} chunks share the {sum(is_layer)} layers of {graph.name}"
@@ -118,7 +118,7 @@ def _cuts_by_layers(graph: JobGraph, starts: NDArray[np.int64], layers: Sequence
 
 
 def op_split_stages(splits: OpSplits) -> tuple[Stage, ...]:
-    """The runs of ranks that hold the same ops: rank ``r`` holds the ops that are split more than ``r`` ways."""
+    """Return runs of ranks that hold the same ops: rank ``r`` holds the ops that are split more than ``r`` ways."""
     ends = np.unique(splits.splits).tolist()
     return tuple(
         Stage(stage=run, ranks=tuple(range(first, end)), num_ops=int((splits.splits >= end).sum()))
@@ -127,7 +127,7 @@ def op_split_stages(splits: OpSplits) -> tuple[Stage, ...]:
 
 
 def _greedy_cuts(total: NDArray[np.float64], num_stages: int, limit_s: float) -> NDArray[np.int64]:
-    """Stages filled up to a limit, each leaving an op for every later one; ends before ``n`` where the limit is too low."""
+    """Return stages filled up to a limit, each leaving an op for every later one; ends before ``n`` where it is too low."""
     n = len(total) - 1
     cuts = np.zeros(num_stages + 1, np.int64)
     for stage in range(num_stages):

@@ -88,7 +88,7 @@ class DiLoCo(DeclaredSteps):
         return self
 
     def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Outer parameters and outer momentum, ``2 W``; none on the device where the host holds them."""
+        """Return outer parameters and outer momentum, ``2 W``; none on the device where the host holds them."""
         return 0.0 if self.offload or num_replicas == 1 else 2.0 * gradient_bytes
 
 
@@ -132,7 +132,7 @@ class Gossip(DeclaredSteps):
     accum_iter: Count = Field(default=4, description="steps between two updates of the moments (accum-adam)")
 
     def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Parameters in flight, ``W``, and the gradients that accumulating Adam sums, ``W``."""
+        """Return the parameters in flight, ``W``, and the gradients that accumulating Adam sums, ``W``."""
         return (2.0 if self.optimizer == "accum-adam" else 1.0) * gradient_bytes if num_replicas > 1 else 0.0
 
 
@@ -149,7 +149,7 @@ class IndependentSubnets(DeclaredSteps):
     server: Literal["sharded", "central"] = Field(default="sharded", description="who holds the whole between rounds")
 
     def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """The share of the whole that a replica holds between rounds; a central server is a host of its own."""
+        """Return the share of the whole that a replica holds between rounds; a central server is a host of its own."""
         return gradient_bytes / num_replicas if self.server == "sharded" and num_replicas > 1 else 0.0
 
 
@@ -170,7 +170,7 @@ class Masked(DeclaredSteps):
     @field_validator("core", mode="before")
     @classmethod
     def _of_text(cls, core: Any) -> Any:
-        """``width:0.5`` and ``rank:64``, as a command line spells them."""
+        """Parse ``width:0.5`` and ``rank:64``, as a command line spells them."""
         if not isinstance(core, str):
             return core
         key, colon, value = core.partition(":")

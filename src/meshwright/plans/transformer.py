@@ -23,12 +23,12 @@ class PlannedTransformer(TransformerKeys, _Sequence):  # so that the length is t
 
     @classmethod
     def from_shape(cls, shape: TransformerShape, sequence_length: int | None = None) -> PlannedTransformer:
-        """A shape as a plan embeds it; the length is the model's default one unless it is given."""
+        """Return a shape as a plan embeds it; the length is the model's default one unless it is given."""
         length = shape.default_sequence_length if sequence_length is None else sequence_length
         return cls(sequence_length=length, **shape.model_dump(exclude={"name"}))
 
     def shape(self, name: str) -> TransformerShape:
-        """The shape of a job of that name."""
+        """Return the shape of a job of that name."""
         return TransformerShape(name=name, **self.model_dump(exclude={"sequence_length"}))
 
     def check(self, graph: JobGraph) -> None:
@@ -49,7 +49,7 @@ class PlannedTransformer(TransformerKeys, _Sequence):  # so that the length is t
 
 
 def gives(made: JobGraph, graph: JobGraph) -> bool:
-    """Whether a graph made from a shape is a job's: same ops, dependencies, parameters and operations; times may differ."""
+    """Return whether a graph made from a shape is a job's: same ops, dependencies, parameters and operations, if not times."""
     return made.op_names == graph.op_names and all(
         bool((getattr(made, of).shape == getattr(graph, of).shape) and (getattr(made, of) == getattr(graph, of)).all())
         for of in ("parameter_bytes", "forward_flops", "activation_bytes", "edges")

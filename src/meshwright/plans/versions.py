@@ -20,10 +20,10 @@ SCHEMA_VERSION: Literal[3] = 3
 
 
 def known_versions() -> range:
-    """The versions that can be read."""
+    """Return the versions that can be read."""
     return range(1, SCHEMA_VERSION + 1)
 
 
 def is_known(version: object) -> bool:
-    """Whether plans of a version can be read; True and 1.0 are none."""
+    """Return whether plans of a version can be read; True and 1.0 are none."""
     return type(version) is int and version in known_versions()

@@ -28,7 +28,7 @@ _WAYS = (" forward", " backward")
 
 
 def read_chakra(path: Path) -> JobGraph:
-    """The job graph of a rank's trace.
+    """Return the job graph of a rank's trace.
 
     Raises:
         InputFileError: the file is missing.
@@ -88,7 +88,7 @@ def read_chakra(path: Path) -> JobGraph:
 
 
 def _computed_before(node: TraceNode, nodes: dict[int, TraceNode]) -> list[TraceNode]:
-    """Computations whose results a node reads, also where messages bring them."""
+    """Return the computations whose results a node reads, also where messages bring them."""
     trace_nodes: dict[int, TraceNode] = {}
     seen, left = {node.id}, list(node.data_deps)
     while left:

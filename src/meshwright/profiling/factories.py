@@ -23,7 +23,7 @@ from .trace import Model, first_line, quiet
 
 
 def load_factory(spec: str, *, inputs: Sequence[str] = (), dtype: str = "bf16") -> Model:
-    """The model that a factory makes.
+    """Return the model that a factory makes.
 
     Args:
         spec: ``FILE.py:NAME`` or ``PACKAGE.MODULE:NAME``. It returns a module; or a module and its inputs, which are a tensor,
@@ -113,7 +113,7 @@ def _made(factory: Any, spec: str) -> Any:
 
 
 def _as_inputs(inputs: Any, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Inputs of a factory, without their data."""
+    """Return the inputs of a factory, without their data."""
 
     def bare(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):

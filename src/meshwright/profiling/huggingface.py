@@ -27,7 +27,7 @@ _AUDIO_SAMPLES = 160_000
 
 
 def load_model(path: Path, *, batch_size: int | None = None, sequence_length: int | None = None, dtype: str = "bf16") -> Model:
-    """The model of a ``config.json``, with inputs for a training step.
+    """Return the model of a ``config.json``, with inputs for a training step.
 
     Args:
         path: the file, or the folder that holds it.
@@ -83,7 +83,7 @@ def _made(transformers: Any, data: dict[str, Any], dtype: torch.dtype) -> torch.
 
 
 def _without_precision(data: dict[str, Any]) -> dict[str, Any]:
-    """The configuration without the precisions and attention kernels of it and of its parts."""
+    """Return the configuration without the precisions and attention kernels of it and of its parts."""
     kept = {key: data[key] for key in data if key not in ("dtype", "torch_dtype") and not key.endswith("attn_implementation")}
     return {key: _without_precision(value) if isinstance(value, dict) else value for key, value in kept.items()}
 

@@ -20,7 +20,7 @@ _MOST_NUMBERS = 10**13
 
 
 def parse_inputs(written: Sequence[str], dtype: torch.dtype) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
-    """Tensors on the ``meta`` device: those without a name in their order, and those with one.
+    """Return the tensors on the ``meta`` device: those without a name in their order, and those with one.
 
     Args:
         written: each ``[NAME=]SHAPE[:TYPE]``, the first number of the shape being the batch.

@@ -43,7 +43,7 @@ class _Event:
     inside: list[_Event] = field(default_factory=list)
 
     def all(self) -> list[_Event]:
-        """Itself and all inside it."""
+        """Return itself and all inside it."""
         result, left = [], [self]
         while left:
             one = left.pop()
@@ -53,12 +53,12 @@ class _Event:
 
 
 def is_trace(data: object) -> bool:
-    """Whether JSON is a trace of events."""
+    """Return whether JSON is a trace of events."""
     return isinstance(data, dict) and isinstance(data.get("traceEvents"), list)
 
 
 def read_times(path: str | Path, ops: Sequence[RecordedOp]) -> CallTimes:
-    """The times of calls.
+    """Return the times of calls.
 
     Args:
         path: a file that ``prof.export_chrome_trace`` wrote, of a profiler with ``record_shapes=True``.
@@ -91,7 +91,7 @@ def read_times(path: str | Path, ops: Sequence[RecordedOp]) -> CallTimes:
 
 
 def _events(data: dict[str, Any], path: str | Path) -> tuple[list[_Event], dict[int, float], str | None]:
-    """Operators that are inside no other, in order; microseconds on the device by the operator that launched them; the GPU."""
+    """Return operators that are inside no other, in order; device microseconds by the operator that launched them; the GPU."""
     by_thread: dict[object, list[_Event]] = defaultdict(list)
     launched: dict[int, float] = defaultdict(float)
     for event in data["traceEvents"]:
@@ -124,7 +124,7 @@ def _events(data: dict[str, Any], path: str | Path) -> tuple[list[_Event], dict[
 
 
 def _steps(events: list[_Event], ops: Sequence[RecordedOp], path: str | Path) -> list[list[_Event]]:
-    """Of each step, the operator of each call."""
+    """Return of each step, the operator of each call."""
     flat = [one for event in events for one in _callable(event)]
     steps: list[list[_Event]] = []
     at = 0
@@ -148,7 +148,7 @@ def _steps(events: list[_Event], ops: Sequence[RecordedOp], path: str | Path) ->
 
 
 def _callable(event: _Event) -> list[_Event]:
-    """The operator, or, of a range that is none of PyTorch's, those in it."""
+    """Return the operator, or, of a range that is none of PyTorch's, those in it."""
     return [event] if event.name.startswith("aten::") else [one for inner in event.inside for one in _callable(inner)]
 
 

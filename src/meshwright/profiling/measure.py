@@ -82,7 +82,7 @@ def measure(ops: Sequence[RecordedOp], *, on: str | None = None) -> CallTimes:
 
 
 def known_device(gpu: str) -> str | None:
-    """The device type that a GPU's own name holds as a word: ``h100`` of ``NVIDIA H100 80GB HBM3``; None where none does."""
+    """Return the device type that a GPU's name holds as a word: ``h100`` of ``NVIDIA H100 80GB HBM3``; None if none does."""
     words = f" {' '.join(re.split(r'[^a-z0-9]+', gpu.lower()))} "
     return next((name for name in device_names() if f" {name.replace('-', ' ')} " in words), None)
 
@@ -128,7 +128,7 @@ def _timed(op: RecordedOp, place: torch.device) -> tuple[float, float]:
 
 
 def _median_s(prepare: Callable[[], Callable[[], Any]], place: torch.device) -> tuple[float, Any]:
-    """Median seconds of what is prepared anew for each run, and what the last run gave."""
+    """Return the median seconds of what is prepared anew for each run, and what the last run gave."""
     taken: list[float] = []
     out, begun = prepare()(), time.perf_counter()
     while len(taken) < RUNS[0] or (len(taken) < RUNS[1] and time.perf_counter() - begun < MOST_S):
@@ -144,7 +144,7 @@ def _median_s(prepare: Callable[[], Callable[[], Any]], place: torch.device) -> 
 
 
 def _filled(bare: torch.Tensor, place: torch.device, rows: int) -> torch.Tensor:
-    """A tensor like one without data: small numbers, zeros that are legal as tokens and labels, masks that hide nothing.
+    """Return a tensor like one without data: small numbers, zeros that are legal as tokens and labels, masks that hide nothing.
 
     Args:
         bare: on the ``meta`` device.

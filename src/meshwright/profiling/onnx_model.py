@@ -125,7 +125,7 @@ class _Reader:
 
 
 def read_onnx(path: Path, *, inputs: Sequence[str] = (), batch_size: int | None = None) -> TracedModel:
-    """The ops of an ONNX file.
+    """Return the ops of an ONNX file.
 
     Args:
         path: the file.
@@ -224,7 +224,7 @@ def _fix_inputs(graph: Any, inputs: Sequence[str], batch_size: int | None, path:
 
 
 def _written(dims: Any) -> str:
-    """A shape as it is written, with the names of dimensions that are open."""
+    """Return a shape as it is written, with the names of dimensions that are open."""
     return "x".join(str(dim.dim_value) if dim.dim_value else dim.dim_param or "?" for dim in dims)
 
 
@@ -246,12 +246,12 @@ def _tensor(onnx: Any, shape: tuple[int, ...], elem_type: int) -> _Tensor:
 
 
 def _is_parameter(tensor: _Tensor) -> bool:
-    """A number alone is a constant of the code."""
+    """Return whether it is a tensor: a number alone is a constant of the code."""
     return tensor.is_float and math.prod(tensor.shape) > 1
 
 
 def _flops(node: Any, read: list[_Tensor | None], made: list[_Tensor | None]) -> float:
-    """Two for each multiply-add."""
+    """Return two for each multiply-add."""
     if len(read) < 2 or read[0] is None or read[1] is None or not made or made[0] is None:
         return 0.0
     left, right, out = read[0].shape, read[1].shape, math.prod(made[0].shape)
@@ -279,7 +279,7 @@ def _not_run(*args: Any, **kwargs: Any) -> Any:
 
 
 def folded(onnx: Any, model: Any) -> Any:
-    """The model with every shape that follows.
+    """Return the model with every shape that follows.
 
     Args:
         onnx: the package.
@@ -301,7 +301,7 @@ def folded(onnx: Any, model: Any) -> Any:
 
 
 def _computed(onnx: Any, graph: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Results of nodes that depend on shapes and constants alone."""
+    """Return the results of nodes that depend on shapes and constants alone."""
     whole = [getattr(onnx.TensorProto, name) for name in ("INT64", "INT32", "BOOL")]
     known = {
         one.name: onnx.numpy_helper.to_array(one)
@@ -330,13 +330,13 @@ def _computed(onnx: Any, graph: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _is_whole(info: Any) -> bool:
-    """Whether all dimensions of a tensor are numbers."""
+    """Return whether all dimensions of a tensor are numbers."""
     kind = info.type.tensor_type
     return bool(kind.HasField("shape")) and all(dim.HasField("dim_value") for dim in kind.shape.dim)
 
 
 def _run(onnx: Any, node: Any, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-    """Outputs of a node by name; none where the reference implementation cannot compute it, so that it stays a node."""
+    """Return a node's outputs by name; none where the reference implementation cannot compute it, so it stays a node."""
     try:
         values = onnx.reference.ReferenceEvaluator(node).run(None, inputs)
     except Exception:  # whatever an operator raises

@@ -115,7 +115,7 @@ def cost_of(func: Callable[..., Any], args: Any, kwargs: Any) -> OpCost:
 
 
 def _grouped_flops(left: Any, right: Any) -> float:
-    """Two per multiply-add: each row of ``left`` ``(m, k)`` meets one of ``(e, k, n)``, each expert its rows, or its columns."""
+    """Return two per multiply-add: each row of ``left`` ``(m, k)`` meets one of ``(e, k, n)``, experts their rows or columns."""
     if left.dim() == 3 and right.dim() == 2:
         return 2.0 * int(left.shape[1]) * int(right.numel())
     return 2.0 * int(left.numel()) * int(right.shape[-1])
@@ -128,10 +128,10 @@ def name_of(func: Any) -> str:
 
 
 def tensors_of(value: Any) -> list[Any]:
-    """The tensors in a nest of lists, tuples and mappings."""
+    """Return the tensors in a nest of lists, tuples and mappings."""
     return [leaf for leaf in tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
 
 
 def num_bytes(tensor: Any) -> float:
-    """Bytes of a tensor's numbers."""
+    """Return the bytes of a tensor's numbers."""
     return float(tensor.numel() * tensor.element_size())

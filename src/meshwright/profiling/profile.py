@@ -49,7 +49,7 @@ class ProfiledModel:
     remarks: tuple[str, ...]
 
     def to_data(self) -> dict[str, Any]:
-        """Sums and every call, for JSON."""
+        """Return the sums and every call, for JSON."""
         graph, ops = self.graph, self.traced.ops
         return {
             "name": graph.name,
@@ -91,7 +91,7 @@ def profile(
     measures: bool = False,
     times: str | Path | None = None,
 ) -> ProfiledModel:
-    """The job graph of a model.
+    """Return the job graph of a model.
 
     Args:
         spec: ``FILE.py:NAME`` or ``PACKAGE.MODULE:NAME`` (`factories.load_factory`), a Hugging Face ``config.json`` or its
@@ -154,7 +154,7 @@ def _model(
 
 
 def _timed(traced: TracedModel, device: DeviceType, is_eager: bool, measures: bool, times: str | Path | None) -> ProfiledModel:
-    """The graph with its times, element-wise ops joined unless that is not wanted."""
+    """Return the graph with its times, element-wise ops joined unless that is not wanted."""
     result = measure(traced.ops) if measures else None if times is None else read_times(times, traced.ops)
     graph, parts, remarks = traced.graph, tuple(range(traced.graph.num_ops)), traced.remarks
     if result is not None:

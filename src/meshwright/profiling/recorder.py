@@ -134,13 +134,13 @@ class Recorder:
         return out
 
     def graph(self, name: str, samples: int | None) -> JobGraph:
-        """The untimed job graph of what was recorded, see `graph_of`."""
+        """Return the untimed job graph of what was recorded, see `graph_of`."""
         widths = {one.element_size() for one in self.module.parameters() if one.is_floating_point()}
         return graph_of(self.ops, name, samples, max(widths, default=2))
 
 
 def graph_of(ops: Sequence[RecordedOp], name: str, samples: int | None, element_bytes: int) -> JobGraph:
-    """The untimed job graph of ops that compute in numbers of a size.
+    """Return the untimed job graph of ops that compute in numbers of a size.
 
     Raises:
         TraceError: there is none.
@@ -197,5 +197,5 @@ def _key(tensor: Any) -> int:
 
 
 def _copies(func: Any) -> bool:
-    """Whether a function may change what it is given."""
+    """Return whether a function may change what it is given."""
     return name_of(func).startswith("setitem") or str(getattr(func, "__name__", "")).endswith("_")

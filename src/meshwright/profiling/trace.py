@@ -111,7 +111,7 @@ def trace(model: Model) -> TracedModel:
 
 
 def first_line(error: BaseException) -> str:
-    """An error of other code in one line of bearable length."""
+    """Return an error of other code in one line of bearable length."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     message = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return message if len(message) <= 300 else message[:297] + "..."
@@ -119,7 +119,7 @@ def first_line(error: BaseException) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the warnings, logs and outputs of other code."""
+    """Run without the warnings, logs and outputs of other code."""
     disabled = logging.root.manager.disable
     with warnings.catch_warnings(), redirect_stderr(StringIO()), redirect_stdout(StringIO()):
         warnings.simplefilter("ignore")
@@ -132,7 +132,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def _unchecked() -> Iterator[None]:
-    """Without the checks by which transformers compares numbers in tensors (one token of a text for each piece of an image).
+    """Run without the checks by which transformers compares numbers in tensors (one token of a text for each piece of an image).
 
     Traced tensors hold no numbers. The package reads the switch at each of its checks.
     """

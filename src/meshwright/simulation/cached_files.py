@@ -17,7 +17,7 @@ _HASH_SIZE = 32
 
 
 def cache_folder() -> Path:
-    """``$MESHWRIGHT_CACHE``, else ``meshwright/step_times`` in the user's cache folder."""
+    """Return ``$MESHWRIGHT_CACHE``, else ``meshwright/step_times`` in the user's cache folder."""
     named = os.environ.get("MESHWRIGHT_CACHE")
     if named:
         return Path(named)
@@ -25,7 +25,7 @@ def cache_folder() -> Path:
 
 
 def read(path: Path) -> bytes | None:
-    """The content of a file; None where it is absent or damaged."""
+    """Return the content of a file; None where it is absent or damaged."""
     try:
         content = path.read_bytes()
     except OSError:

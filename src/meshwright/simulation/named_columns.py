@@ -25,7 +25,7 @@ class Column(IntEnum):
     label: str
 
     def __new__(cls, label: str) -> Self:
-        """The next column; numbers are given in the order in which the class lists them."""
+        """Return the next column; numbers are given in the order in which the class lists them."""
         number = len(cls.__members__)
         member = int.__new__(cls, number)
         member._value_ = number
@@ -34,5 +34,5 @@ class Column(IntEnum):
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Names of all columns, in order."""
+        """Return the names of all columns, in order."""
         return tuple(member.label for member in cls)

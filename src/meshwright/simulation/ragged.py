@@ -15,25 +15,25 @@ TupleOfArrays = TypeVar("TupleOfArrays", bound=tuple[Any, ...])
 
 
 def row_starts(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
-    """Where each row begins and, last, where the last one ends, ``(n + 1,)``."""
+    """Return where each row begins and, last, where the last one ends, ``(n + 1,)``."""
     first = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=first[1:])
     return first
 
 
 def starts_behind(starts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Where each row of several tables begins, each as `row_starts` says, that are put one behind the other."""
+    """Return where each row of several tables begins, each as `row_starts` says, that are put one behind the other."""
     return row_starts(np.concatenate([np.diff(start) for start in starts]))
 
 
 def joined_rows(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each row begins, as `row_starts` says, and all that they hold."""
+    """Return where each row begins, as `row_starts` says, and all that they hold."""
     first = row_starts([len(row) for row in rows])
     return first, np.fromiter(chain.from_iterable(rows), np.int64, int(first[-1]))
 
 
 def rows_by_owner(owner: NDArray[np.int64], item: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A row for each of so many owners, of its items in their order: those of ``i`` are ``item[first[i]:first[i + 1]]``."""
+    """Return a row for each of so many owners, of its items in order: those of ``i`` are ``item[first[i]:first[i + 1]]``."""
     first = row_starts(np.bincount(owner, minlength=count))
     return first, np.ascontiguousarray(item[np.argsort(owner, kind="stable")], np.int64)
 
@@ -41,7 +41,7 @@ def rows_by_owner(owner: NDArray[np.int64], item: NDArray[np.int64], count: int)
 def arrays_of(
     kind: type[TupleOfArrays], shapes: Mapping[str, int | Sequence[int]], values: Mapping[str, Any] | None = None, **given: Any
 ) -> TupleOfArrays:
-    """A tuple of new arrays.
+    """Return a tuple of new arrays.
 
     Args:
         kind: a NamedTuple; each array has the type that its field is declared with.
@@ -59,12 +59,12 @@ def arrays_of(
 
 @cache
 def _types_of(kind: type[tuple[Any, ...]]) -> dict[str, Any]:
-    """The type of the numbers of each field that is an array."""
+    """Return the type of the numbers of each field that is an array."""
     arrays = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
     return {name: get_args(parts[1])[0] for name, parts in arrays.items() if len(parts) == 2}
 
 
 def frozen(array: NDArray[Kind]) -> NDArray[Kind]:
-    """The array itself, which is read-only from now on."""
+    """Return the array itself, which is read-only from now on."""
     array.flags.writeable = False
     return array

@@ -31,7 +31,7 @@ _KEY = re.compile(r"""^["']?([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:""", re.MULTILINE)
 
 
 def each_once(policies: tuple[str, ...]) -> tuple[str, ...]:
-    """The policies that a benchmark compares, for pydantic.
+    """Return the policies that a benchmark compares, for pydantic.
 
     Raises:
         ValueError: one is named twice.
@@ -42,12 +42,12 @@ def each_once(policies: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def preset_names(kind: str | None = None) -> list[str]:
-    """The built-in benchmarks, or those of one kind."""
+    """Return the built-in benchmarks, or those of one kind."""
     return Names("benchmarks", sorted(name for name, result in _presets().items() if kind in (None, result)))
 
 
 def find_benchmark(spec: str) -> tuple[Path, bool]:
-    """The file of ``preset:NAME``, of a built-in's bare name or of a path, and whether it is a built-in's.
+    """Return the file of ``preset:NAME``, of a built-in's bare name or of a path, and whether it is a built-in's.
 
     Raises:
         ConfigError: no such preset, and no file of this name.
@@ -64,7 +64,7 @@ def find_benchmark(spec: str) -> tuple[Path, bool]:
 
 
 def kind_of(spec: str) -> str | None:
-    """The kind of a benchmark, by its key; of a spelling that names none, None."""
+    """Return the kind of a benchmark, by its key; of a spelling that names none, None."""
     try:
         path, _ = find_benchmark(spec)
         return _kind_in(files.read_text(path)) if path.is_file() else None
@@ -88,7 +88,7 @@ def _kind_in(text: str) -> str | None:
 
 @cache
 def _presets() -> dict[str, str | None]:
-    """Names of the built-in benchmarks, and the kind of each."""
+    """Return the names of the built-in benchmarks, and the kind of each."""
     result = (path for path in _folder().iterdir() if path.suffix == ".yaml")
     return {path.stem: _kind_in(path.read_text(encoding="utf-8")) for path in result}
 

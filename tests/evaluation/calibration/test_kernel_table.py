@@ -192,7 +192,7 @@ def test_an_item_without_its_time_is_neither_read_nor_written(measured, tmp_path
     assert caught.value.line == path.read_text().splitlines().index("items:") + 2
 
 
-@pytest.mark.parametrize(("cuda", "why"), [("13.0", "sees no GPU"), (None, "is a build without CUDA, see docs/install.md")])
+@pytest.mark.parametrize(("cuda", "why"), [("13.0", "sees no GPU"), (None, "is a build without CUDA, see docs/quickstart.md")])
 def test_without_a_gpu_the_command_says_so_and_writes_nothing(tmp_path, capsys, monkeypatch, cuda, why):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", cuda)

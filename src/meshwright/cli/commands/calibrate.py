@@ -49,7 +49,7 @@ def calibrate_kernels(sources: Sequence[str], keys: KernelKeys, out: Path | None
 
 
 def _of_tables(tables: Sequence[str], keys: KernelKeys, out: Path | None, json_file: str | None) -> None:
-    """Constants of products and attention."""
+    """Show constants of products and attention."""
     from ...evaluation.calibration.fit_tables import calibrate
 
     if keys.device is None:
@@ -61,7 +61,7 @@ def _of_tables(tables: Sequence[str], keys: KernelKeys, out: Path | None, json_f
 
 
 def _is_measured(spec: str) -> bool:
-    """Whether this is measured kernels, or is to be refused as such, rather than a published figure."""
+    """Return whether this is measured kernels, or is to be refused as such, rather than a published figure."""
     if Path(spec).suffix.lower() == ".csv":
         return False
     if Path(spec).suffix.lower() != ".json" or not Path(spec).is_file():
@@ -71,7 +71,7 @@ def _is_measured(spec: str) -> bool:
 
 
 def _of_measured(spec: str, out: Path | None, json_file: str | None) -> None:
-    """Constants of any device, from what ``calibrate measure`` wrote."""
+    """Show constants of any device, from what ``calibrate measure`` wrote."""
     from ...evaluation.calibration.fit_measured import at_bounds, calibrate
 
     with output.progress() as bars:
@@ -103,7 +103,7 @@ def _show(
 
 
 def _of_published(paths: list[Path], json_file: str | None) -> None:
-    """Those of the A100, from published figures."""
+    """Show those of the A100, from published figures."""
     from ...evaluation.calibration.fit_a100 import calibrate
 
     with output.progress() as bars:

@@ -118,7 +118,7 @@ def _print_remarks(console: Console, target: str, plans: Sequence[PlacementPlan]
 
 
 def _list(json_file: str | None) -> None:
-    """Every format with what it guarantees and what not, and the keys that it reads."""
+    """Print every format with what it guarantees and what not, and the keys that it reads."""
     from ...export import targets
     from ...export.options import keys_of
 

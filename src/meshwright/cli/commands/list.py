@@ -48,13 +48,13 @@ def list_names(
 
 
 def presets() -> Iterator[ListedName]:
-    """All that comes with the package as files or graphs and is named without a path."""
+    """Yield all that comes with the package as files or graphs and is named without a path."""
     for one in ("benchmarks", "clusters", "jobs", "workloads", "job-types", "train"):
         yield from LISTS[one]()
 
 
 def _shipped(kind: str, folder: str, prefix: str = "preset:") -> Iterator[ListedName]:
-    """The YAML files of a folder of configs, described by the first sentence of the comment at the top of each."""
+    """Yield the YAML files of a folder of configs, described by the first sentence of the comment at the top of each."""
     held = packaged.Shipped(folder, kind)
     for name in held.names():
         comment = takewhile(lambda line: line.startswith("#"), files.read_text(held.path(name)).splitlines())
@@ -70,7 +70,7 @@ def _jobs() -> Iterator[ListedName]:
 
 
 def _policies() -> Iterator[ListedName]:
-    """All policies, each once: one that several worlds have is described for all of them."""
+    """Yield all policies, each once: one that several worlds have is described for all of them."""
     described: dict[str, list[str]] = {}
     for one in _policies_by_world():
         described.setdefault(one.name, []).append(one.description)

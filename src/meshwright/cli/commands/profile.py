@@ -70,7 +70,7 @@ def profile_model(
 
 
 def _show(model: ProfiledModel, json_file: str | None) -> None:
-    """Ops by kind, the dearest first, and the sums."""
+    """Print ops by kind, the dearest first, and the sums."""
     graph, console = model.graph, output.console(json_file)
     by_kind: dict[str, list[int]] = {}
     for op, kind in enumerate(graph.op_kinds):

@@ -180,7 +180,7 @@ def _apply(state: Path, made: Callable[[ClusterState], Change]) -> tuple[Cluster
 
 
 def _what(change: dict[str, Any]) -> str:
-    """A change in a few words."""
+    """Return a change in a few words."""
     if change["kind"] == "listed":
         counts = [("jobs", "job", ""), ("gone_jobs", "job", " gone"), ("hosts", "host", ""), ("gone_hosts", "host", " gone")]
         parts = [_counted(len(change[key]), thing) + more for key, thing, more in counts if change.get(key)]

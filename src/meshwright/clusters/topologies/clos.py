@@ -49,7 +49,7 @@ class ClosSettings(HostSettings):
     @field_validator("num_spines", mode="before")
     @classmethod
     def _one_unless_said(cls, value: Any, info: ValidationInfo) -> Any:
-        """One spine, which nothing reaches, where the key is left out and one leaf serves all hosts."""
+        """Return one spine, which nothing reaches, where the key is left out and one leaf serves all hosts."""
         if value is not _LEFT_OUT:
             return value
         read = info.data
@@ -58,7 +58,7 @@ class ClosSettings(HostSettings):
         raise PydanticCustomError("missing", "Field required")
 
     def build(self) -> ClosTopology:
-        """The topology with the units of the code."""
+        """Return the topology with the units of the code."""
         return ClosTopology(
             hosts=self.hosts(self.num_hosts),
             hosts_per_leaf=self.hosts_per_leaf,
@@ -168,7 +168,7 @@ class ClosTopology(Topology):
         return self.hosts.num_hosts <= self.hosts_per_leaf or self.hosts.num_hosts % self.hosts_per_leaf == 0
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
-        """Through the host's switch, through one leaf, or up to a spine and down."""
+        """Go through the host's switch, through one leaf, or up to a spine and down."""
         if source == target:
             return ()
         hosts = self.hosts
@@ -184,16 +184,16 @@ class ClosTopology(Topology):
         return self.num_leaves > 1 and self.num_spines > 1
 
     def num_paths(self, source: int, target: int) -> int:
-        """Number of equal paths: between leaves one through each spine."""
+        """Return the number of equal paths: between leaves one through each spine."""
         return self.num_spines if int(self._tier(source, target)) == _ACROSS else 1
 
     def equal_path(self, source: int, target: int, number: int) -> tuple[int, ...]:
-        """Through the spine of that number, between leaves."""
+        """Go through the spine of that number, between leaves."""
         crosses = int(self._tier(source, target)) == _ACROSS
         return self._across(source, target, number) if crosses else self.path(source, target)
 
     def spread(self, source: int, target: int) -> Carried:
-        """Shares of a message on each link: all of it on both cards, an equal part up to and down from each spine."""
+        """Return the shares of a message on each link: all of it on both cards, an equal part up to and down from each spine."""
         if int(self._tier(source, target)) != _ACROSS:
             return super().spread(source, target)
         every = [self._across(source, target, spine) for spine in range(self.num_spines)]
@@ -202,41 +202,41 @@ class ClosTopology(Topology):
         return ((out, 1.0), *((link, share) for path in every for link in path[1:3]), (into, 1.0))
 
     def spread_bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """The card's, or that of all uplinks together where these are narrower."""
+        """Return the card's, or that of all uplinks together where these are narrower."""
         between = min(self.hosts.nic_bandwidth_bytes_per_s, self.num_spines * self.uplink_bandwidth_bytes_per_s)
         return np.where(self._tier(source, target) == _ACROSS, between, self.bandwidth_bytes_per_s(source, target))
 
     def _across(self, source: int, target: int, spine: int) -> tuple[int, ...]:
-        """Up to a spine and down."""
+        """Go up to a spine and down."""
         hosts, first, last = self.hosts, int(self.device_leaf[source]), int(self.device_leaf[target])
         up = hosts.num_links + 2 * (first * self.num_spines + spine)
         down = hosts.num_links + 2 * (last * self.num_spines + spine) + 1
         return (hosts.way_out(source), up, down, hosts.way_in(target))
 
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """The host switch's, the card's, or the narrower of card and uplink."""
+        """Return the host switch's, the card's, or the narrower of card and uplink."""
         card = self.hosts.nic_bandwidth_bytes_per_s
         between = min(card, self.uplink_bandwidth_bytes_per_s)
         return np.array([np.inf, self.hosts.bandwidth_bytes_per_s, card, between])[self._tier(source, target)]
 
     def latency_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """The host switch's, two cards', or two cards' and two hops'."""
+        """Return the host switch's, two cards', or two cards' and two hops'."""
         cards = 2 * self.hosts.nic_latency_s
         return np.array([0.0, self.hosts.latency_s, cards, cards + 2 * self.spine_latency_s])[self._tier(source, target)]
 
     def figures(self) -> tuple[object, ...]:
-        """The hosts' figures, the wiring and what is above the leaves."""
+        """Return the hosts' figures, the wiring and what is above the leaves."""
         above = (self.hosts_per_leaf, self.is_rail, self.num_spines, self.oversubscription, self.spine_latency_s)
         return (*self.hosts.figures(), *above)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Positions that share a host, a card, a leaf and, where more than one leaf is used, a spine."""
+        """Return the positions that share a host, a card, a leaf and, where more than one leaf is used, a spine."""
         leaf = relabelled(self.device_leaf[devices])
         spine = relabelled(self.hosts.nic[devices] % self.num_spines)
         return np.hstack([self.hosts.pattern(devices), leaf, spine * leaf.any(axis=1, keepdims=True)])
 
     def _tier(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.int64]:
-        """0 the same device, 1 the same host, 2 the same leaf, 3 across the spines."""
+        """Return 0 for the same device, 1 the same host, 2 the same leaf, 3 across the spines."""
         source, target = np.asarray(source), np.asarray(target)
         tiers: NDArray[np.int64] = (source != target).astype(np.int64)
         tiers += self.device_host[source] != self.device_host[target]

@@ -54,7 +54,7 @@ class TraceSettings(HostSettings):
         return self
 
     def resolved(self, folder: Path) -> TraceSettings:
-        """The settings with the table written out.
+        """Return the settings with the table written out.
 
         Raises:
             InputFileError: the file is missing or malformed.
@@ -68,7 +68,7 @@ class TraceSettings(HostSettings):
         return settings.build_settings(TraceSettings, data, file=folder / self.csv)
 
     def build(self) -> TraceTopology:
-        """The topology with the units of the code."""
+        """Return the topology with the units of the code."""
         rows = sorted(self.hosts_at or (), key=lambda row: [_natural(text) for text in row[1:]])
         leaves = list(dict.fromkeys((pod, leaf) for _, _, pod, leaf in rows))
         pods = list(dict.fromkeys(pod for pod, _ in leaves))
@@ -171,7 +171,7 @@ class TraceTopology(Topology):
         return len(self.leaf_names) == 1
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
-        """Up to the lowest switch that both share, and down."""
+        """Go up to the lowest switch that both share, and down."""
         if source == target:
             return ()
         hosts = self.hosts
@@ -189,29 +189,29 @@ class TraceTopology(Topology):
         return (*up, *reversed(down))
 
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """The narrowest tier up to the switch that both share."""
+        """Return the narrowest tier up to the switch that both share."""
         tiers = [self.hosts.nic_bandwidth_bytes_per_s, self.leaf_bandwidth_bytes_per_s, self.pod_bandwidth_bytes_per_s]
         narrowest = [np.inf, self.hosts.bandwidth_bytes_per_s, *np.minimum.accumulate(tiers)]
         return np.array(narrowest)[self._tier(source, target)]
 
     def latency_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Twice each tier's, up to the switch that both share."""
+        """Return twice each tier's, up to the switch that both share."""
         hops = 2 * np.cumsum([self.hosts.nic_latency_s, self.leaf_latency_s, self.pod_latency_s])
         return np.array([0.0, self.hosts.latency_s, *hops])[self._tier(source, target)]
 
     def figures(self) -> tuple[object, ...]:
-        """The hosts' figures, the tree and its two upper tiers."""
+        """Return the hosts' figures, the tree and its two upper tiers."""
         leaf = (self.leaf_bandwidth_bytes_per_s, self.leaf_latency_s)
         pod = (self.pod_bandwidth_bytes_per_s, self.pod_latency_s)
         return (*self.hosts.figures(), self.host_leaf, self.leaf_pod, *leaf, *pod)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Positions that share a host, a card, a leaf and a pod."""
+        """Return the positions that share a host, a card, a leaf and a pod."""
         above = [relabelled(self.device_leaf[devices]), relabelled(self.device_pod[devices])]
         return np.hstack([self.hosts.pattern(devices), *above])
 
     def _tier(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.int64]:
-        """0 the same device, 1 the same host, 2 the same leaf, 3 the same pod, 4 across the core."""
+        """Return 0 for the same device, 1 the same host, 2 the same leaf, 3 the same pod, 4 across the core."""
         source, target = np.asarray(source), np.asarray(target)
         tiers: NDArray[np.int64] = (source != target).astype(np.int64)
         for place in (self.device_host, self.device_leaf, self.device_pod):
@@ -220,7 +220,7 @@ class TraceTopology(Topology):
 
 
 def read_table(path: Path) -> list[tuple[str, str, str, str]]:
-    """The rows of a table of hosts.
+    """Return the rows of a table of hosts.
 
     Raises:
         InputFileError: the file is missing, the header is another, or a row has a missing field; with its line.
@@ -242,10 +242,10 @@ def read_table(path: Path) -> list[tuple[str, str, str, str]]:
 
 
 def _host_name(identity: str) -> str:
-    """A legal, short name: a hash of 16 or more hexadecimal digits becomes ``h`` and its first twelve."""
+    """Return a legal, short name: a hash of 16 or more hexadecimal digits becomes ``h`` and its first twelve."""
     return f"h{identity[:12]}" if _HASH.fullmatch(identity) else identity
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    """A sort key in which P8 comes before P10."""
+    """Return a sort key in which P8 comes before P10."""
     return [(int(part), "") if re.fullmatch("[0-9]+", part) else (-1, part) for part in re.split("([0-9]{1,300})", text) if part]

@@ -38,7 +38,7 @@ class HostSettings(TopologySection):
         return self
 
     def hosts(self, num_hosts: int) -> Hosts:
-        """The hosts, as many as asked for, with figures in the units of the code."""
+        """Return the hosts, as many as asked for, with figures in the units of the code."""
         return Hosts(
             num_hosts=num_hosts,
             devices_per_host=self.devices_per_host,
@@ -101,19 +101,19 @@ class Hosts:
         return frozen(np.arange(self.num_devices) // (self.devices_per_host // self.nics_per_host), np.int64)
 
     def inside(self, source: int, target: int) -> tuple[int, ...]:
-        """The links between two devices of one host."""
+        """Return the links between two devices of one host."""
         return (2 * source, 2 * target + 1)
 
     def way_out(self, device: int) -> int:
-        """The link by which a device leaves its host."""
+        """Return the link by which a device leaves its host."""
         return 2 * (self.num_devices + device // (self.devices_per_host // self.nics_per_host))
 
     def way_in(self, device: int) -> int:
-        """The link by which a device is reached from outside its host."""
+        """Return the link by which a device is reached from outside its host."""
         return self.way_out(device) + 1
 
     def link_names(self, host_names: tuple[str, ...], switch_names: list[str]) -> list[str]:
-        """Names of the hosts' links, in their order.
+        """Return the names of the hosts' links, in their order.
 
         Args:
             host_names: of each host.
@@ -129,16 +129,16 @@ class Hosts:
         return names
 
     def link_figures(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Bandwidth and latency of the hosts' links, in their order; the switch's two links share its latency."""
+        """Return the bandwidth and latency of the hosts' links, in their order; the switch's two links share its latency."""
         counts = [2 * self.num_devices, 2 * self.num_nics]
         bandwidth = np.repeat([self.bandwidth_bytes_per_s, self.nic_bandwidth_bytes_per_s], counts)
         return bandwidth, np.repeat([self.latency_s / 2, self.nic_latency_s], counts)
 
     def figures(self) -> tuple[object, ...]:
-        """Every number, for a digest."""
+        """Return every number, for a digest."""
         return tuple(getattr(self, field) for field in self.__dataclass_fields__)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Positions that share a host and, where more than one host is used, a card, ``(B, 2 d)``."""
+        """Return the positions that share a host and, where more than one host is used, a card, ``(B, 2 d)``."""
         host = relabelled(self.host[devices])
         return np.hstack([host, relabelled(self.nic[devices]) * host.any(axis=1, keepdims=True)])

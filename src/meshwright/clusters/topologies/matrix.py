@@ -86,7 +86,7 @@ class MatrixSettings(TopologySection):
             raise ValueError("sites of hosts of several devices need intra_host_bandwidth_gbytes_per_s and intra_host_latency_us")
 
     def resolved(self, folder: Path) -> MatrixSettings:
-        """The settings with the content of the CSV files written out.
+        """Return the settings with the content of the CSV files written out.
 
         Raises:
             InputFileError: a file is missing or holds anything but numbers.
@@ -102,7 +102,7 @@ class MatrixSettings(TopologySection):
         )
 
     def build(self) -> MatrixTopology:
-        """The topology with the units of the code."""
+        """Return the topology with the units of the code."""
         bandwidth, latency = np.array(self.bandwidth_gbytes_per_s) * 1e9, np.array(self.latency_us) / 1e6
         if self.sites is None:
             return MatrixTopology(bandwidth, latency, self.devices_per_host)
@@ -173,7 +173,7 @@ class MatrixTopology(Topology):
         return frozen(_sites(self._host_s()), np.int64)
 
     def _host_s(self) -> NDArray[np.float64]:
-        """Seconds of a message of `NEAR_BYTES` between the devices of two hosts, the longest of both ways, ``(h, h)``."""
+        """Return seconds of a message of `NEAR_BYTES` between devices of two hosts, the longest of both ways, ``(h, h)``."""
         pair_s = self.pair_latency_s + NEAR_BYTES / self.pair_bandwidth_bytes_per_s
         size, hosts = self.devices_per_host, len(self.host_names)
         one_way = pair_s.reshape(hosts, size, hosts, size).max(axis=(1, 3))
@@ -213,26 +213,26 @@ class MatrixTopology(Topology):
         return all(len(np.unique(figure[place])) <= 1 for figure in figures for place in places)
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
-        """The pair's own channel."""
+        """Return the pair's own channel."""
         if source == target:
             return ()
         return (source * (len(self.pair_latency_s) - 1) + target - (target > source),)
 
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Bandwidth from device to device, as the matrix says."""
+        """Return the bandwidth from device to device, as the matrix says."""
         return np.asarray(self.pair_bandwidth_bytes_per_s[np.asarray(source), np.asarray(target)])
 
     def latency_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Latency from device to device in seconds, as the matrix says."""
+        """Return the latency from device to device in seconds, as the matrix says."""
         return np.asarray(self.pair_latency_s[np.asarray(source), np.asarray(target)])
 
     def figures(self) -> tuple[object, ...]:
-        """Both matrices, and the sites of hosts where they are given."""
+        """Return both matrices, and the sites of hosts where they are given."""
         sites = (self.site_of_host,) if self.site_of_host else ()
         return (self.devices_per_host, self.pair_bandwidth_bytes_per_s, self.pair_latency_s, *sites)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Both figures of each pair of positions, bit for bit, and which positions share a host."""
+        """Return both figures of each pair of positions, bit for bit, and which positions share a host."""
         rows, columns = devices[:, :, None], devices[:, None, :]
         bandwidth = self.pair_bandwidth_bytes_per_s[rows, columns].reshape(len(devices), -1).view(np.int64)
         latency = self.pair_latency_s[rows, columns].reshape(len(devices), -1).view(np.int64)
@@ -240,7 +240,7 @@ class MatrixTopology(Topology):
 
 
 def _sites(between_s: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Which hosts lie together, by the times between them, ``(h,)``."""
+    """Return which hosts lie together, by the times between them, ``(h,)``."""
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
@@ -256,12 +256,12 @@ def _sites(between_s: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _numbered(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Labels as 0, 1, ... in the order in which they first occur."""
+    """Return the labels as 0, 1, ... in the order in which they first occur."""
     return np.asarray(np.unique(relabelled(labels[None])[0], return_inverse=True)[1], np.int64)
 
 
 def read_matrix(path: Path) -> Rows:
-    """The rows of a CSV file of numbers.
+    """Return the rows of a CSV file of numbers.
 
     Raises:
         InputFileError: the file is missing or empty, or a field is no finite number; with its line.

@@ -37,7 +37,7 @@ class OpticalSettings(TopologySection):
     reconfiguration_us: Latency
 
     def build(self) -> OpticalTopology:
-        """The topology with the units of the code."""
+        """Return the topology with the units of the code."""
         hosts = Hosts(
             num_hosts=self.num_hosts,
             devices_per_host=self.devices_per_host,
@@ -95,7 +95,7 @@ class OpticalTopology(Topology):
         return Links(tuple(names), frozen(bandwidth, np.float64), frozen(latency, np.float64))
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
-        """Through the host's switch, or out by the ports of one host and in by those of the other."""
+        """Go through the host's switch, or out by the ports of one host and in by those of the other."""
         if source == target:
             return ()
         if self.device_host[source] == self.device_host[target]:
@@ -103,24 +103,24 @@ class OpticalTopology(Topology):
         return self.hosts.way_out(source), self.hosts.way_in(target)
 
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """The host switch's, or that of all ports of a host together."""
+        """Return the host switch's, or that of all ports of a host together."""
         figures = np.array([np.inf, self.hosts.bandwidth_bytes_per_s, self.hosts.nic_bandwidth_bytes_per_s])
         return figures[self._tier(source, target)]
 
     def latency_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """The host switch's, or a circuit's."""
+        """Return the host switch's, or a circuit's."""
         return np.array([0.0, self.hosts.latency_s, 2 * self.hosts.nic_latency_s])[self._tier(source, target)]
 
     def figures(self) -> tuple[object, ...]:
-        """The hosts' figures, ports and reconfiguration."""
+        """Return the hosts' figures, ports and reconfiguration."""
         return (*self.hosts.figures(), self.ports_per_host, self.reconfiguration_s)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Positions that share a host."""
+        """Return the positions that share a host."""
         return self.hosts.pattern(devices)
 
     def _tier(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.int64]:
-        """0 the same device, 1 the same host, 2 another host."""
+        """Return 0 for the same device, 1 the same host, 2 another host."""
         source, target = np.asarray(source), np.asarray(target)
         tiers: NDArray[np.int64] = (source != target).astype(np.int64)
         tiers += self.device_host[source] != self.device_host[target]

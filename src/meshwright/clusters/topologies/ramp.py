@@ -35,7 +35,7 @@ class RampSettings(TopologySection):
     io_ns: Latency
 
     def build(self) -> RampTopology:
-        """The topology with the units of the code."""
+        """Return the topology with the units of the code."""
         return RampTopology(
             num_groups=self.num_groups,
             num_racks=self.num_racks,
@@ -124,23 +124,23 @@ class RampTopology(Topology):
         return Links(names, bandwidth, frozen(np.full(len(names), self.channel_latency_s), np.float64))
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
-        """The one channel from server to server."""
+        """Return the one channel from server to server."""
         if source == target:
             return ()
         return (source * (self.num_servers - 1) + target - (target > source),)
 
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """The channel's, between any two servers."""
+        """Return the channel's, between any two servers."""
         return np.where(np.equal(source, target), np.inf, self.channel_bandwidth_bytes_per_s)
 
     def latency_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """The channel's, between any two servers."""
+        """Return the channel's, between any two servers."""
         return np.where(np.equal(source, target), 0.0, self.channel_latency_s)
 
     def figures(self) -> tuple[object, ...]:
-        """Shape, bandwidth and latencies."""
+        """Return shape, bandwidth and latencies."""
         return (*self.shape, self.node_bandwidth_bytes_per_s, self.propagation_s, self.io_s)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Positions that share a group, a rack index and a server index: RAMP's collectives depend on no more."""
+        """Return the positions that share a group, a rack index and a server index: RAMP's collectives depend on no more."""
         return np.hstack([relabelled(self.coordinates[:, axis][devices]) for axis in range(3)])

@@ -26,7 +26,7 @@ class SingleHostSettings(TopologySection):
     latency_us: Latency
 
     def build(self) -> SingleHostTopology:
-        """The topology with the units of the code."""
+        """Return the topology with the units of the code."""
         return SingleHostTopology(
             num_devices=self.num_devices,
             is_bus=self.fabric == "bus",
@@ -86,21 +86,21 @@ class SingleHostTopology(Topology):
         return Links(tuple(names), bandwidth, frozen(np.full(len(names), latency_s), np.float64))
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
-        """The bus, or into the switch and out of it."""
+        """Return the bus, or into the switch and out of it."""
         if source == target:
             return ()
         return (0,) if self.is_bus else (2 * source, 2 * target + 1)
 
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Bandwidth of a link, which is the same between all devices."""
+        """Return the bandwidth of a link, which is the same between all devices."""
         return np.where(np.equal(source, target), np.inf, self.link_bandwidth_bytes_per_s)
 
     def latency_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Latency from device to device, in seconds."""
+        """Return the latency from device to device, in seconds."""
         return np.where(np.equal(source, target), 0.0, self.pair_latency_s)
 
     def figures(self) -> tuple[object, ...]:
-        """Fabric, size, bandwidth and latency."""
+        """Return the fabric, size, bandwidth and latency."""
         return (self.num_devices, self.is_bus, self.link_bandwidth_bytes_per_s, self.pair_latency_s)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -48,7 +48,7 @@ class TopologySection(Settings):
     """``topology:`` of a cluster in YAML."""
 
     def resolved(self, folder: Path) -> Self:
-        """Itself where it names no other files; else with its paths relative to ``folder``."""
+        """Return itself where it names no other files; else with its paths relative to ``folder``."""
         return self
 
 
@@ -121,7 +121,7 @@ class Topology(ABC):
 
     @abstractmethod
     def path(self, source: int, target: int) -> tuple[int, ...]:
-        """Indices of the links that a message from one device to another crosses, in order; empty for itself."""
+        """Return the indices of the links that a message from one device to another crosses, in order; empty for itself."""
 
     @property
     def has_equal_paths(self) -> bool:
@@ -129,11 +129,11 @@ class Topology(ABC):
         return False
 
     def num_paths(self, source: int, target: int) -> int:
-        """Number of paths of the same cost as `path`, itself among them; 1 from a device to itself."""
+        """Return the number of paths of the same cost as `path`, itself among them; 1 from a device to itself."""
         return 1
 
     def equal_path(self, source: int, target: int, number: int) -> tuple[int, ...]:
-        """One of these paths by its number, from 0 on.
+        """Return one of these paths by its number, from 0 on.
 
         Groups of devices with the same `pattern` share links in the same way if all of their pairs take the paths of the
         same numbers.
@@ -141,28 +141,28 @@ class Topology(ABC):
         return self.path(source, target)
 
     def spread(self, source: int, target: int) -> Carried:
-        """Each link that a message crosses if equal parts of it take all these paths, with the part that crosses it."""
+        """Return each link that a message crosses if equal parts of it take all these paths, with the part that crosses it."""
         return tuple((link, 1.0) for link in self.path(source, target))
 
     def spread_bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Bytes in a second from device to device if all these paths are used evenly, elementwise; infinite to itself."""
+        """Return bytes per second from device to device if all these paths are used evenly, elementwise; infinite to itself."""
         return self.bandwidth_bytes_per_s(source, target)
 
     @abstractmethod
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Bandwidth of the narrowest link on each path, elementwise; infinite from a device to itself."""
+        """Return the bandwidth of the narrowest link on each path, elementwise; infinite from a device to itself."""
 
     @abstractmethod
     def latency_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Sum of the latencies on each path, elementwise; zero from a device to itself."""
+        """Return the sum of the latencies on each path, elementwise; zero from a device to itself."""
 
     @abstractmethod
     def figures(self) -> tuple[object, ...]:
-        """Every number on which times depend, without names: what a digest of the cluster is made of."""
+        """Return every number on which times depend, without names: what a digest of the cluster is made of."""
 
     @abstractmethod
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A key that differs between ordered groups of devices whose times may differ.
+        """Return a key that differs between ordered groups of devices whose times may differ.
 
         Two groups with equal rows have equal bandwidths and latencies between equal positions, and the same
         positions share links.
@@ -176,7 +176,7 @@ class Topology(ABC):
 
 
 def relabelled(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each label replaced by the position at which it first occurs in its row: the row's equality pattern.
+    """Return each label replaced by the position at which it first occurs in its row: the row's equality pattern.
 
     Args:
         labels: ``(B, d)`` integers.
@@ -195,7 +195,7 @@ def relabelled(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def is_host_name(name: str) -> bool:
-    """Whether a text is a host name by RFC 1123: labels of letters, digits and inner hyphens, dots between, 253 at most."""
+    """Return whether a text is a host name by RFC 1123: labels of letters, digits and inner hyphens, dots between, up to 253."""
     return len(name) <= 253 and re.fullmatch(HOST_NAME, name) is not None
 
 
@@ -227,7 +227,7 @@ def check_size(num_devices: int) -> None:
 
 
 def frozen(values: Any, dtype: Any) -> NDArray[Any]:
-    """A read-only copy of an array."""
+    """Return a read-only copy of an array."""
     array = np.array(values, dtype)
     array.flags.writeable = False
     return array

@@ -36,7 +36,7 @@ class TorusSettings(TopologySection):
         return self
 
     def build(self) -> TorusTopology:
-        """The topology with the units of the code."""
+        """Return the topology with the units of the code."""
         return TorusTopology(
             shape=self.shape,
             devices_per_host=self.devices_per_host,
@@ -98,7 +98,7 @@ class TorusTopology(Topology):
         return Links(tuple(names), bandwidth, frozen(np.full(len(names), self.link_latency_s), np.float64))
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
-        """Axis by axis, the shorter way round."""
+        """Return the axis by axis, the shorter way round."""
         path = []
         here = source
         for axis, (length, stride) in enumerate(zip(self.shape, self._strides, strict=True)):
@@ -119,21 +119,21 @@ class TorusTopology(Topology):
         return len(longer) > 1 or any(length > 2 and length % 2 == 0 for length in longer)
 
     def num_paths(self, source: int, target: int) -> int:
-        """Ways of the fewest hops: steps along the axes in any order, and both ways round where these are equally long."""
+        """Return the ways of the fewest hops: steps along axes in any order, and both ways round where these are equally long."""
         return self._from_first.num_paths[self._relative(source, target)]
 
     def equal_path(self, source: int, target: int, number: int) -> tuple[int, ...]:
-        """A way of the fewest hops."""
+        """Return a way of the fewest hops."""
         links = self._from_first.path(self._relative(source, target), number)
         return tuple(self._moved(link, source) for link in links)
 
     def spread(self, source: int, target: int) -> Carried:
-        """Shares of a message on each link, spread over all ways of the fewest hops."""
+        """Return the shares of a message on each link, spread over all ways of the fewest hops."""
         carried = self._from_first.carried(self._relative(source, target))
         return tuple((self._moved(link, source), share) for link, share in carried)
 
     def spread_bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Bandwidth of a spread message: that of a link over the largest share that a link carries."""
+        """Return the bandwidth of a spread message: that of a link over the largest share that a link carries."""
         ahead = (self.coordinates[np.asarray(target)] - self.coordinates[np.asarray(source)]) % self.shape
         offset = ahead @ np.array(self._strides)
         figures = np.full(math.prod(self.shape), np.inf)
@@ -143,21 +143,21 @@ class TorusTopology(Topology):
         return np.asarray(figures[offset])
 
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Bandwidth of a link, which is the same between all devices."""
+        """Return the bandwidth of a link, which is the same between all devices."""
         return np.where(np.equal(source, target), np.inf, self.link_bandwidth_bytes_per_s)
 
     def latency_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """Latency of a link times the number of hops, in seconds."""
+        """Return the latency of a link times the number of hops, in seconds."""
         ahead = (self.coordinates[np.asarray(target)] - self.coordinates[np.asarray(source)]) % self.shape
         hops: NDArray[np.int64] = np.minimum(ahead, np.array(self.shape) - ahead).sum(axis=-1)
         return np.asarray(hops * self.link_latency_s, np.float64)
 
     def figures(self) -> tuple[object, ...]:
-        """Shape, hosts, bandwidth and latency."""
+        """Return shape, hosts, bandwidth and latency."""
         return (self.shape, self.devices_per_host, self.link_bandwidth_bytes_per_s, self.link_latency_s)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The position of each device relative to the first, round the torus, and which share a host."""
+        """Return the position of each device relative to the first, round the torus, and which share a host."""
         at = self.coordinates[devices]
         relative = (at - at[:, :1]) % self.shape
         return np.hstack([relative.reshape(len(devices), -1), relabelled(self.device_host[devices])])
@@ -192,7 +192,7 @@ class TorusTopology(Topology):
         return self._added(device, source, 1) * len(self._directions) + direction
 
     def _added(self, device: int, other: int, sign: int) -> int:
-        """The device whose coordinates are the sum, or the difference, of two devices' round the torus."""
+        """Return the device whose coordinates are the sum, or the difference, of two devices' round the torus."""
         return sum(
             (device // stride % length + sign * (other // stride % length)) % length * stride
             for length, stride in zip(self.shape, self._strides, strict=True)

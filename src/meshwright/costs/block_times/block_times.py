@@ -62,7 +62,7 @@ class BlockTimes:
 
     @classmethod
     def slowest(cls, kinds: Sequence[BlockTimes]) -> BlockTimes:
-        """The slowest time of each pass among ranks that wait for each other."""
+        """Return the slowest time of each pass among ranks that wait for each other."""
         if len(kinds) == 1:
             return kinds[0]
         passes = [max(times, key=lambda one: one.seconds) for times in zip(*(kind.passes for kind in kinds), strict=True)]
@@ -82,5 +82,5 @@ class BlockTimes:
         return self.forward.seconds, (self.recompute + self.backward).seconds, self.weight.seconds
 
     def both_ways_s(self) -> tuple[float, float, float, float]:
-        """Seconds of each kind of task but pairs in a bidirectional schedule, see `pipelines.bidirectional`."""
+        """Return the seconds of each kind of task but pairs in a bidirectional schedule, see `pipelines.bidirectional`."""
         return (*self.task_s, (self.recompute + self.inputs).seconds)

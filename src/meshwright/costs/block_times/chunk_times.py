@@ -32,14 +32,14 @@ class Done(NamedTuple):
 
 
 def chunk_times(blocks: Mapping[str, BlockTimes], held: Parts) -> BlockTimes:
-    """The sum of the blocks that a chunk holds."""
+    """Return the sum of the blocks that a chunk holds."""
     parts = [(blocks[name], number) for name, number in held]
     sums = [_total([(part.passes[kind], number) for part, number in parts]) for kind in range(5)]
     return BlockTimes(sums[0], sums[1], sums[2], sums[3], sums[4])
 
 
 def chunk_task_s(blocks: Mapping[str, BlockTimes], held: Parts) -> tuple[float, float, float]:
-    """Seconds of the tasks of a chunk, those of its blocks one after the other."""
+    """Return the seconds of the tasks of a chunk, those of its blocks one after the other."""
     forward_s = backward_s = weight_s = 0.0
     for name, number in held:
         of_block = blocks[name].task_s
@@ -50,14 +50,14 @@ def chunk_task_s(blocks: Mapping[str, BlockTimes], held: Parts) -> tuple[float, 
 
 
 def done(blocks: Mapping[str, BlockTimes], held: Parts, num_micro_batches: int) -> Iterator[Done]:
-    """The passes of a chunk in one step of a schedule that goes one way."""
+    """Yield the passes of a chunk in one step of a schedule that goes one way."""
     times = chunk_times(blocks, held)
     for name, one in zip(("compute", "recompute", "compute", "compute"), times.passes[:4], strict=True):
         yield Done(num_micro_batches, name, one)
 
 
 def both_ways_s(blocks: Mapping[str, BlockTimes], chunk: ChunkWork, other: ChunkWork) -> tuple[float, ...]:
-    """Seconds of the tasks of a chunk under a bidirectional schedule, ``(5,)`` as `pipelines.bidirectional` counts them.
+    """Return seconds of the tasks of a chunk under a bidirectional schedule, ``(5,)`` as in `pipelines.bidirectional`.
 
     Args:
         blocks: times of blocks, by name.
@@ -109,7 +109,7 @@ def paired_blocks(forward: ChunkWork, backward: ChunkWork) -> Counter[tuple[str,
 
 
 def _pair(blocks: Mapping[str, BlockTimes], pairs: Mapping[tuple[str, str], int]) -> list[tuple[PassTime, int]]:
-    """Times of a pair of passes, part by part, and how often each."""
+    """Return the times of a pair of passes, part by part, and how often each."""
     result = []
     for (forward, backward), number in pairs.items():
         if forward and backward:

@@ -36,19 +36,19 @@ class Algorithm(ABC):
     co_design: str = ""
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Whether the topology offers what the algorithm needs; mostly it does."""
+        """Return whether the topology offers what the algorithm needs; mostly it does."""
         return True
 
     def offers(self, operation: Operation) -> bool:
-        """Whether it does an operation in a way of its own; a ring or pairwise exchange does the others."""
+        """Return whether it does an operation in a way of its own; a ring or pairwise exchange does the others."""
         return True
 
     def foreign_figures(self, cluster: Cluster) -> tuple[str, ...]:
-        """The figures of other devices that it uses for those of a cluster, in words; a formula of links has none."""
+        """Return the figures of other devices that it uses for those of a cluster, in words; a formula of links has none."""
         return ()
 
     def allotted(self, demand_bytes: Mapping[bytes, float]) -> Algorithm:
-        """The algorithm for groups that work at the same time, where they share something scarce; by default itself.
+        """Return the algorithm for groups that work at the same time, where they share something scarce; by default itself.
 
         Args:
             demand_bytes: what each group (its ranks as bytes) moves in a step.
@@ -57,7 +57,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """Seconds of a positive payload, for two ranks or more: what does not depend on the payload is worked out once.
+        """Return seconds of a positive payload, for two ranks or more: what does not depend on the payload is worked out once.
 
         Raises:
             ConfigError: the cluster does not offer what the algorithm needs.
@@ -65,14 +65,14 @@ class Algorithm(ABC):
 
     @abstractmethod
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """The flows of the same collective; none where its time does not depend on what else is sent."""
+        """Return the flows of the same collective; none where its time does not depend on what else is sent."""
 
     def transfer(self, network: RankNetwork, source: int, target: int, payload_bytes: float) -> Phases:
-        """The flows of one message from rank to rank; see `flows.transfer`."""
+        """Return the flows of one message from rank to rank; see `flows.transfer`."""
         return transfer(network, source, target, payload_bytes)
 
     def time_s(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> float:
-        """Seconds of one collective over ``ranks`` in their order; see `prices` for what the payload is."""
+        """Return the seconds of one collective over ``ranks`` in their order; see `prices` for what the payload is."""
         if len(ranks) <= 1 or payload_bytes <= 0:
             return 0.0
         return self.pricer(network, ranks, operation)(payload_bytes)
@@ -102,6 +102,6 @@ class Algorithm(ABC):
 
 
 def step(network: RankNetwork, ranks: Ranks, pairs: list[tuple[int, int]], payload_bytes: float) -> Phase:
-    """One step in which each pair of places ``(from, to)`` sends the same bytes, with the latency of these pairs."""
+    """Return one step in which each pair of places ``(from, to)`` sends the same bytes, with the latency of these pairs."""
     flows = tuple(Flow(int(ranks[a]), int(ranks[b]), payload_bytes) for a, b in pairs)
     return Phase(max((float(network.latency_s[a, b]) for a, b, _ in flows), default=0.0), flows)

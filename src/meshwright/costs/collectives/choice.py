@@ -32,7 +32,7 @@ UNTAKEN = dict.fromkeys((*AUTOMATIC, "auto", "rail"), NOMINAL) | {
 
 
 def algorithm_named(name: str) -> Algorithm:
-    """The algorithm of a name, with the defaults of `CostSettings`.
+    """Return the algorithm of a name, with the defaults of `CostSettings`.
 
     Raises:
         ConfigError: the name is unknown.
@@ -45,7 +45,7 @@ def algorithm_named(name: str) -> Algorithm:
 
 
 def algorithm_of(costs: CostSettings) -> Algorithm:
-    """The algorithm that settings choose, with all that they say of it."""
+    """Return the algorithm that settings choose, with all that they say of it."""
     if costs.collectives == "in-network":
         return InNetwork(costs.in_network_trees, num_slots=costs.in_network_slots)
     if costs.collectives == "circuits":

@@ -47,11 +47,11 @@ class Circuits(Algorithm):
         self.circuiting = circuiting
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Whether the cluster is an optical one."""
+        """Return whether the cluster is an optical one."""
         return isinstance(network.cluster.topology, OpticalTopology)
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """Seconds; inside one host those of a ring.
+        """Return the seconds; inside one host those of a ring.
 
         Raises:
             ConfigError: the cluster has no circuits.
@@ -68,7 +68,7 @@ class Circuits(Algorithm):
         return lambda payload_bytes: min(once(payload_bytes), per_phase(payload_bytes))
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """The flows of a ring; none of an all-to-all, or where circuits change and nobody else sends over them."""
+        """Return the flows of a ring; none of an all-to-all, or where circuits change and nobody else sends over them."""
         if len(set(network.host[ranks].tolist())) == 1 or operation == "send_recv":
             return RING.phases(network, ranks, payload_bytes, operation)
         once, per_phase = self._once(network, ranks, operation), self._per_phase(network, ranks, operation)
@@ -98,7 +98,7 @@ class Circuits(Algorithm):
         return seconds
 
     def _per_phase(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer | None:
-        """None where an operation is not done in matchings, or hosts have unequal parts of the group."""
+        """Return the price; None where an operation is not done in matchings, or hosts have unequal parts of the group."""
         topology = network.cluster.topology
         assert isinstance(topology, OpticalTopology)
         hosts, most, groups_at_once = _on_hosts(network, ranks)
@@ -123,7 +123,7 @@ class Circuits(Algorithm):
 
 
 def _on_hosts(network: RankNetwork, ranks: Ranks) -> tuple[int, int, int]:
-    """Hosts of a group, most of its ranks on one, and how many such groups use the ports of a host at the same time."""
+    """Return the hosts of a group, most of its ranks on one, and how many such groups use the ports of a host at once."""
     counts = np.unique(network.host[ranks], return_counts=True)[1]
     own = set(network.host[ranks].tolist())
     return (

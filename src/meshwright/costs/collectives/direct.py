@@ -47,18 +47,18 @@ class Direct(Algorithm):
         self.own = own
 
     def offers(self, operation: Operation) -> bool:
-        """Whether the operation is one of ``own``."""
+        """Return whether the operation is one of ``own``."""
         return operation in self.own
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """The formula at the slowest hop or pair; slower where flows share a link."""
+        """Return the formula at the slowest hop or pair; slower where flows share a link."""
         way, n = self._way(operation), len(ranks)
         bandwidth, latency = network.ring(ranks) if way.is_along_ring else network.all_pairs(ranks)
         left = bandwidth / self.shared(network, ranks, operation, way.formula(1.0, n, 1.0, 0.0), bandwidth)
         return lambda payload_bytes: way.formula(payload_bytes, n, left, latency)
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """The flows of the operation; none within one rank or for no bytes."""
+        """Return the flows of the operation; none within one rank or for no bytes."""
         if len(ranks) <= 1 or payload_bytes <= 0:
             return ()
         return self._way(operation).flows(network, ranks, payload_bytes)
@@ -71,7 +71,7 @@ Flows = Callable[[RankNetwork, Ranks, float], Phases]
 
 
 def _along_ring(latencies: Callable[[int], float], share: Callable[[int], float]) -> Flows:
-    """One phase: each hop carries that share of the payload; so many latencies of the slowest hop."""
+    """Return one phase: each hop carries that share of the payload; so many latencies of the slowest hop."""
 
     def flows(network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
         n = len(ranks)
@@ -81,7 +81,7 @@ def _along_ring(latencies: Callable[[int], float], share: Callable[[int], float]
 
 
 def _along_chain(network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
-    """One phase: every hop but the one back to the first rank carries the payload.
+    """Return one phase: every hop but the one back to the first rank carries the payload.
 
     The latency is what the best number of chunks adds to sending the payload once over the slowest hop.
     """
@@ -92,7 +92,7 @@ def _along_chain(network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Ph
 
 
 def _every_pair(network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
-    """One phase: every rank sends every other one its share; ``n - 1`` latencies of the slowest pair."""
+    """Return one phase: every rank sends every other one its share; ``n - 1`` latencies of the slowest pair."""
     n, members = len(ranks), ranks.tolist()
     flows = tuple(Flow(a, b, payload_bytes / n) for a in members for b in members if a != b)
     return (Phase((n - 1.0) * network.all_pairs(ranks)[1], flows),)
@@ -121,7 +121,7 @@ def _two_trees(passes: int) -> Flows:
 
 
 def _halving_doubling(network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
-    """One phase for each step, with the latency of that step's own pairs.
+    """Return one phase for each step, with the latency of that step's own pairs.
 
     The formula takes every step at the slowest pair of all; the steps between near partners are faster.
     """
@@ -136,7 +136,7 @@ def _halving_doubling(network: RankNetwork, ranks: Ranks, payload_bytes: float) 
 
 
 def _halving(network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
-    """The first half of `_halving_doubling`: the reduce-scatter, whose mirror image is the all-gather."""
+    """Return the first half of `_halving_doubling`: the reduce-scatter, whose mirror image is the all-gather."""
     n = len(ranks)
     power = 1 << math.floor(math.log2(n))
     beyond = [([(power + i, i) for i in range(n - power)], payload_bytes)] if power < n else []
@@ -149,7 +149,7 @@ def _halvings(power: int, payload_bytes: float) -> list[tuple[list[tuple[int, in
 
 
 def _place_above(place: int, num_places: int) -> int:
-    """The parent of a place ``1..n`` in a balanced binary tree numbered in order (odd places are leaves); 0 for the root."""
+    """Return the parent of a place ``1..n`` in a balanced binary tree numbered in order (odd places are leaves); 0 for a root."""
     if place == 1 << (num_places.bit_length() - 1):
         return 0
     above = place

@@ -27,16 +27,16 @@ class Fastest(Algorithm):
     name = "auto"
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """The least of all algorithms that run on the network."""
+        """Return the least of all algorithms that run on the network."""
         pricers = [model.pricer(network, ranks, operation) for model in self._running(network, operation)]
         return lambda payload_bytes: min(pricer(payload_bytes) for pricer in pricers)
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """The flows of the algorithm that takes the least time by its formula, ties by the order of `AUTOMATIC`."""
+        """Return the flows of the algorithm that takes the least time by its formula, ties by the order of `AUTOMATIC`."""
         return self.best(network, ranks, payload_bytes, operation).phases(network, ranks, payload_bytes, operation)
 
     def best(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation) -> Algorithm:
-        """The algorithm that is taken."""
+        """Return the algorithm that is taken."""
         return min(self._running(network, operation), key=lambda m: m.time_s(network, ranks, payload_bytes, operation))
 
     @staticmethod

@@ -81,7 +81,7 @@ def placed(cluster: Cluster, devices: NDArray[np.int64], routing: Routing = SHOR
 def price(
     operation: Operation, network: RankNetwork, ranks: Ranks, payload_bytes: float, algorithm: Algorithm | str = "auto"
 ) -> Price:
-    """The price of one collective over any ranks of a network.
+    """Return the price of one collective over any ranks of a network.
 
     Args:
         operation: which one.
@@ -122,7 +122,7 @@ class Fabric:
 
     @classmethod
     def from_settings(cls, cluster: Cluster, costs: CostSettings) -> Fabric:
-        """A cluster with the algorithm and the routing that settings choose."""
+        """Return a cluster with the algorithm and the routing that settings choose."""
         return cls(cluster, algorithm_of(costs), Routing.from_settings(costs))
 
     def network(self, group: Group | PlacedGroup) -> tuple[RankNetwork, Ranks]:
@@ -139,7 +139,7 @@ class Fabric:
         return self._networks[group]
 
     def seconds(self, operation: Operation, group: Group | PlacedGroup) -> Pricer:
-        """Seconds of a payload; worked out once."""
+        """Return the seconds of a payload; worked out once."""
         key = operation, group
         if key not in self._seconds:
             network, ranks = self.network(group)
@@ -147,7 +147,7 @@ class Fabric:
         return self._seconds[key]
 
     def price(self, operation: Operation, payload_bytes: float, group: Group | PlacedGroup) -> Price:
-        """The price of one collective of a group, see `price`.
+        """Return the price of one collective of a group, see `price`.
 
         Raises:
             ConfigError: as `network`.
@@ -156,7 +156,7 @@ class Fabric:
         return price(operation, network, ranks, payload_bytes, self.algorithm)
 
     def _groups(self, shape: Group) -> Ranks:
-        """Devices of each group, a row each."""
+        """Return the devices of each group, a row each."""
         if not self.cluster.hosts_are_equal:
             problem = f"the hosts of {self.cluster.name} differ: give a group by its devices, not by its shape"
             raise ConfigError(problem, field="group", value=str(tuple(shape)))

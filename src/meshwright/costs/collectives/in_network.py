@@ -64,18 +64,18 @@ class InNetwork(Algorithm):
         self.num_slots = num_slots
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Whether switches join the devices."""
+        """Return whether switches join the devices."""
         topology = network.cluster.topology
         if isinstance(topology, SingleHostTopology):
             return not topology.is_bus
         return isinstance(topology, ClosTopology | TraceTopology)
 
     def offers(self, operation: Operation) -> bool:
-        """Whether the operation is an all-reduce or a broadcast."""
+        """Return whether the operation is an all-reduce or a broadcast."""
         return operation in ("all_reduce", "broadcast")
 
     def allotted(self, demand_bytes: Mapping[bytes, float]) -> InNetwork:
-        """The algorithm in which the groups that move most have the trees (ties by their order) and the others none.
+        """Return the algorithm in which the groups that move most have the trees (ties by their order) and the others none.
 
         Args:
             demand_bytes: what each group (its ranks as bytes) reduces in a step.
@@ -84,7 +84,7 @@ class InNetwork(Algorithm):
         return InNetwork(self.num_trees, frozenset(by_demand[self.num_trees :]), num_slots=self.num_slots)
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """Seconds; those of rings on the rails where the group has no tree.
+        """Return the seconds; those of rings on the rails where the group has no tree.
 
         Raises:
             ConfigError: the cluster has no switches.
@@ -106,7 +106,7 @@ class InNetwork(Algorithm):
         return between if table is None else pipelined(RAIL.tiers(network, ranks, table, operation)[INSIDE], between)
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """Each rank's share once out of its card and once into it, with the stages inside the hosts as one phase."""
+        """Return each rank's share once out of its card and once into it, with the stages inside the hosts as one phase."""
         if len(ranks) <= 1 or payload_bytes <= 0:
             return ()
         if not self.has_tree(network, ranks, operation):
@@ -118,12 +118,12 @@ class InNetwork(Algorithm):
         return lasting(network, (Phase(0.0, flows),), self.time_s(network, ranks, payload_bytes, operation))
 
     def has_tree(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> bool:
-        """Whether switches reduce for this group."""
+        """Return whether switches reduce for this group."""
         groups_at_once = 1 + len(network.concurrent_groups)
         return self.offers(operation) and groups_at_once <= self.num_trees and ranks.tobytes() not in self.without_tree
 
     def _between(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation) -> Phase:
-        """Each rank sends its shard up and receives it: as much on every card, up and down, as from neighbour to neighbour."""
+        """Let each rank send its shard up and receive it: as much on every card, up and down, as from neighbour to neighbour."""
         table = RAIL.table(network, ranks)
         if table is None or operation != "all_reduce":
             rings, size = [ranks.tolist()], payload_bytes

@@ -30,16 +30,16 @@ class Joint(Algorithm):
     co_design = "intra-inter"
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Whether hosts of several devices have network cards."""
+        """Return whether hosts of several devices have network cards."""
         is_host = isinstance(network.cluster.topology, ClosTopology | TraceTopology)
         return is_host and network.cluster.num_devices > network.cluster.num_hosts
 
     def offers(self, operation: Operation) -> bool:
-        """Whether the operation is any but a broadcast or a send."""
+        """Return whether the operation is any but a broadcast or a send."""
         return operation in STAGES
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """Seconds with the best number of chunks, or the best share of the payload on the cards."""
+        """Return the seconds with the best number of chunks, or the best share of the payload on the cards."""
         table = RAIL.table(network, ranks) if self.offers(operation) else None
         if table is None:
             alone, cards = RING.pricer(network, ranks, operation), self._cards(network, ranks, operation)
@@ -69,7 +69,7 @@ class Joint(Algorithm):
         return lasting(network, (together,), self.time_s(network, ranks, payload_bytes, operation))
 
     def _share_on_cards(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """Of the payload, so that both rings end together.
+        """Return the share of the payload, so that both rings end together.
 
         None where the cards' latency is longer than all of it takes, all where the switch's is longer than that takes over the
         cards.
@@ -87,7 +87,7 @@ class Joint(Algorithm):
         return lambda payload_bytes: min(1.0, max(0.0, (a - c + b * payload_bytes) / ((b + d) * payload_bytes)))
 
     def _cards(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """Seconds of a ring of one host over its cards alone."""
+        """Return the seconds of a ring of one host over its cards alone."""
         topology = network.cluster.topology
         if not isinstance(topology, ClosTopology | TraceTopology):
             return lambda _: float("inf")

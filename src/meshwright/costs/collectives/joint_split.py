@@ -51,7 +51,7 @@ class TwoWays(NamedTuple):
     inside_s: float
 
     def share(self, payload_bytes: float) -> float:
-        """The share of the payload on the own cards for which the slowest line takes least."""
+        """Return the share of the payload on the own cards for which the slowest line takes least."""
         places = {0.0, 1.0}
         for number, one in enumerate(self.lines):
             for other in self.lines[number + 1 :]:
@@ -62,7 +62,7 @@ class TwoWays(NamedTuple):
         return min(sorted(places, reverse=True), key=lambda x: self.seconds(payload_bytes, x))
 
     def seconds(self, payload_bytes: float, share: float) -> float:
-        """Seconds between the hosts; a way that nothing takes costs nothing."""
+        """Return the seconds between the hosts; a way that nothing takes costs nothing."""
         used = [self.lines[0]] if share == 1 else [self.lines[1]] if share == 0 else self.lines
         return max(line.latency_s + payload_bytes * (share * line.own_s + (1 - share) * line.idle_s) for line in used)
 
@@ -85,15 +85,15 @@ class JointSplit(Algorithm):
     co_design = "intra-inter"
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Whether hosts of several devices have network cards."""
+        """Return whether hosts of several devices have network cards."""
         return JOINT.runs_on(network)
 
     def offers(self, operation: Operation) -> bool:
-        """Whether the operation is any but a broadcast."""
+        """Return whether the operation is any but a broadcast."""
         return operation in STAGES or operation == "send_recv"
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """Seconds at the best share, never more than all on the own cards."""
+        """Return the seconds at the best share, never more than all on the own cards."""
         alone, split = JOINT.pricer(network, ranks, operation), self.split(network, ranks, operation)
         if split is None:
             return alone
@@ -131,7 +131,7 @@ class JointSplit(Algorithm):
         return result if split is None else self._own_part(network, result[0].flows, split, payload_bytes)
 
     def split(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> TwoWays | None:
-        """The two ways of a group; None where it stays within a host, has unequal parts of hosts, or leaves no card idle."""
+        """Return the two ways of a group; None if it stays within a host, has unequal parts of hosts, or leaves no card idle."""
         if not (self.runs_on(network) and self.offers(operation)) or len(set(network.host[ranks].tolist())) == 1:
             return None
         table = RAIL.table(network, ranks) if operation in STAGES else None
@@ -158,7 +158,7 @@ class JointSplit(Algorithm):
         return TwoWays(tuple(lines), fullest_s(wide, Phase(0.0, inside)))
 
     def _between(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> tuple[Flow, ...] | None:
-        """The flows of one byte between hosts."""
+        """Return the flows of one byte between hosts."""
         table = RAIL.table(network, ranks) if operation in STAGES else None
         if table is None:
             flows = RING.phases(network, ranks, 1.0, operation)[0].flows
@@ -177,7 +177,7 @@ JOINT = Joint()
 
 
 def _idle_devices(network: RankNetwork, ranks: Ranks) -> dict[int, list[int]] | None:
-    """Of each host the first devices of cards that no rank here uses; None where some host has none."""
+    """Return, of each host, the first devices of cards that no rank here uses; None where some host has none."""
     topology = network.cluster.topology
     assert isinstance(topology, ClosTopology | TraceTopology)
     hosts, members = topology.hosts, np.concatenate([ranks, *network.concurrent_groups])
@@ -193,7 +193,7 @@ def _idle_devices(network: RankNetwork, ranks: Ranks) -> dict[int, list[int]] | 
 
 
 def _by_idle(network: RankNetwork, flows: list[Flow], idle: dict[int, list[int]]) -> tuple[RankNetwork, tuple[Flow, ...]]:
-    """The same network with the idle devices behind its ranks, and the flows by them: in, across, out."""
+    """Return the same network with the idle devices behind its ranks, and the flows by them: in, across, out."""
     first = {
         device: len(network.devices) + place
         for place, device in enumerate(device for devices in idle.values() for device in devices)
@@ -210,14 +210,14 @@ def _by_idle(network: RankNetwork, flows: list[Flow], idle: dict[int, list[int]]
 
 
 def _hops_s(network: RankNetwork, wide: RankNetwork, own: list[Flow], relayed: tuple[Flow, ...]) -> tuple[float, float]:
-    """The longest latency of a hop by the own cards, and how much longer the longest by idle ones is."""
+    """Return the longest latency of a hop by the own cards, and how much longer the longest by idle ones is."""
     hop_s = max(float(network.latency_s[a, b]) for a, b, _ in own)
     by_idle_s = max(sum(float(wide.latency_s[a, b]) for a, b, _ in relayed[at : at + 3]) for at in range(0, len(relayed), 3))
     return hop_s, by_idle_s - hop_s
 
 
 def _shared(wide: RankNetwork, own: list[Flow], relayed: tuple[Flow, ...]) -> list[WayLine]:
-    """A line for each link that both ways cross; equal ones once."""
+    """Return a line for each link that both ways cross; equal ones once."""
     speed = wide.cluster.links.bandwidth_bytes_per_s
     loads: list[dict[int, float]] = []
     for flows in (own, relayed):

@@ -35,7 +35,7 @@ class Price:
 
 
 def wire_factor(kind: Operation, num_ranks: int) -> float:
-    """Payloads that cross the busiest link in one direction if ring or pairwise: bus bandwidth over payload per second.
+    """Return payloads that cross the busiest link in one direction if ring or pairwise: bus bandwidth over payload rate.
 
     Source:
         NVIDIA/nccl-tests, doc/PERFORMANCE.md.

@@ -31,15 +31,15 @@ class Ramp(Algorithm):
     name = "ramp"
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Whether the cluster is a RAMP cluster."""
+        """Return whether the cluster is a RAMP cluster."""
         return isinstance(network.cluster.topology, RampTopology)
 
     def offers(self, operation: Operation) -> bool:
-        """Whether the operation is any but a broadcast or a send, which go hop by hop."""
+        """Return whether the operation is any but a broadcast or a send, which go hop by hop."""
         return operation not in ("broadcast", "send_recv")
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """Seconds; the ranks' spread over groups, racks and servers decides, not their order."""
+        """Return seconds; the ranks' spread over groups, racks and servers decides, not their order."""
         topology = network.cluster.topology
         if not isinstance(topology, RampTopology):
             raise ConfigError("the RAMP all-reduce needs a RAMP cluster", field="collectives", value=self.name)
@@ -60,12 +60,12 @@ class Ramp(Algorithm):
         return seconds
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """No flows: circuits are switched for the collective, so that it takes its own time whatever else is sent."""
+        """Return no flows: circuits are switched for the collective, so that it takes its own time whatever else is sent."""
         return () if self.offers(operation) else RING.phases(network, ranks, payload_bytes, operation)
 
 
 def _subgroup_sizes(coordinates: NDArray[np.int64]) -> tuple[int, int, int]:
-    """Distinct groups, most racks within a group, most servers within a rack."""
+    """Return distinct groups, most racks within a group, most servers within a rack."""
     groups = np.unique(coordinates[:, 0])
     racks = np.unique(coordinates[:, :2], axis=0)
     per_group = np.unique(racks[:, 0], return_counts=True)[1]

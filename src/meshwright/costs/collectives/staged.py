@@ -70,15 +70,15 @@ class Staged(Algorithm):
         self.is_by_rail = is_by_rail
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Whether some host has more than one device."""
+        """Return whether some host has more than one device."""
         return network.cluster.num_devices > network.cluster.num_hosts
 
     def offers(self, operation: Operation) -> bool:
-        """Whether the operation is any but a broadcast or a send."""
+        """Return whether the operation is any but a broadcast or a send."""
         return operation in STAGES
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """The slowest of the rings in each stage; one plain ring where there is one host, or unequal shares of the ranks."""
+        """Return the slowest of the rings in each stage; one plain ring for one host, or for unequal shares of the ranks."""
         table = self.table(network, ranks)
         if table is None or operation not in STAGES:
             return RING.pricer(network, ranks, operation)
@@ -86,7 +86,7 @@ class Staged(Algorithm):
         return lambda payload_bytes: inside(payload_bytes) + between(payload_bytes)
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """A phase for each stage.
+        """Return a phase for each stage.
 
         The rings of a phase run side by side; where shards leave a host by one card, they share it.
         """
@@ -98,14 +98,14 @@ class Staged(Algorithm):
         return tuple(self._phase(network, table, payload_bytes, stage) for stage in STAGES[operation])
 
     def tiers(self, network: RankNetwork, ranks: Ranks, table: Ranks, operation: Operation) -> tuple[Pricer, Pricer]:
-        """Seconds of all stages inside the hosts, and of those between them.
+        """Return the seconds of all stages inside the hosts, and of those between them.
 
         An all-reduce's two stages inside a host are one ring all-reduce there, and are priced as one.
         """
         return self._rings(network, ranks, table, operation, INSIDE), self._rings(network, ranks, table.T, operation, BETWEEN)
 
     def table(self, network: RankNetwork, ranks: Ranks) -> Ranks | None:
-        """Ranks by host and place within it; None where there are not two steps to take."""
+        """Return the ranks by host and place within it; None where there are not two steps to take."""
         hosts, first, counts = np.unique(network.host[ranks], return_index=True, return_counts=True)
         if len(ranks) <= 1 or len(hosts) in (1, len(ranks)) or counts.min() != counts.max():
             return None
@@ -122,7 +122,7 @@ class Staged(Algorithm):
         return Phase(max(part.latency_s for part in parts), tuple(flow for part in parts for flow in part.flows))
 
     def _rings(self, network: RankNetwork, ranks: Ranks, rings: Ranks, operation: Operation, where: int) -> Pricer:
-        """Rings side by side, a row for each, over one shard of the payload; their flows are a part of the phases."""
+        """Return the rings side by side, a row for each, over one shard of the payload; their flows are a part of the phases."""
         stages = STAGES[operation]
         mine = [number for number, stage in enumerate(stages) if stage.where == where]
         merged: Operation = "all_reduce" if len(mine) == 2 else stages[mine[0]].operation

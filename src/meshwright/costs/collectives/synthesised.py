@@ -70,15 +70,15 @@ class Synthesised(Algorithm):
     co_design = "collectives"
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Whether each pair of devices has links of its own."""
+        """Return whether each pair of devices has links of its own."""
         return isinstance(network.cluster.topology, MatrixTopology)
 
     def offers(self, operation: Operation) -> bool:
-        """Whether the operation is any but a send."""
+        """Return whether the operation is any but a send."""
         return operation != "send_recv"
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """Bytes over the rate of the trees, and twice the way from their centre to the farthest rank."""
+        """Return the bytes over the rate of the trees, and twice the way from their centre to the farthest rank."""
         packing = self._packing(network, ranks, operation)
         if packing is None:
             return (RAIL if operation == "all_to_all" else RING).pricer(network, ranks, operation)
@@ -88,7 +88,7 @@ class Synthesised(Algorithm):
         return lambda payload_bytes: latency_s + part * payload_bytes / packing.rate_bytes_per_s
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """All trees as one phase, both ways at once."""
+        """Return all trees as one phase, both ways at once."""
         if len(ranks) <= 1 or payload_bytes <= 0:
             return ()
         packing = self._packing(network, ranks, operation)
@@ -114,7 +114,7 @@ class Synthesised(Algorithm):
 
 
 def tree_packing(bytes_per_s: NDArray[np.float64]) -> TreePacking:
-    """The spanning trees that together carry most.
+    """Return the spanning trees that together carry most.
 
     Columns of the linear program are trees: one is added as long as it is shorter, by the prices of the links, than 1.
 
@@ -156,7 +156,7 @@ def _packing(capacities: bytes, k: int) -> TreePacking:
 
 
 def _shortest_tree(price: NDArray[np.float64], number: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The edges of a spanning tree of least length (Prim's algorithm), ``(k - 1,)``."""
+    """Return the edges of a spanning tree of least length (Prim's algorithm), ``(k - 1,)``."""
     k = len(number)
     length, by = price[number[0]], np.zeros(k, np.int64)
     is_in, results = np.zeros(k, np.bool_), []
@@ -171,7 +171,7 @@ def _shortest_tree(price: NDArray[np.float64], number: NDArray[np.int64]) -> NDA
 
 
 def _from_centre(edges: list[tuple[int, int]], k: int) -> tuple[Tree, int]:
-    """A tree from the rank that is nearest to all others, and how far that is."""
+    """Return a tree from the rank that is nearest to all others, and how far that is."""
     neighbours: list[list[int]] = [[] for _ in range(k)]
     for a, b in edges:
         neighbours[a].append(b)

@@ -37,7 +37,7 @@ from .tasks import AHEAD, BACK, BACKWARD, FORWARD, INPUT, KINDS, NONE, WEIGHT, T
 
 
 def both_ways(num_stages: int, num_micro_batches: int, *, is_mirrored: bool) -> Tasks:
-    """The tasks of each rank, ``(p, n, 3)``: kind, place of the chunk on its rank, micro-batch.
+    """Return the tasks of each rank, ``(p, n, 3)``: kind, place of the chunk on its rank, micro-batch.
 
     Args:
         num_stages: ``p``; even where mirrored.
@@ -105,7 +105,7 @@ def _row(half: int, rank: int, num_micro_batches: int) -> list[tuple[int, int, i
 
 
 def num_tasks(tasks: Tasks) -> NDArray[np.int64]:
-    """How many tasks of each chunk there are of each kind that has seconds, ``(p, 2, 5)``."""
+    """Return how many tasks of each chunk there are of each kind that has seconds, ``(p, 2, 5)``."""
     result = np.zeros((len(tasks), 2, KINDS), np.int64)
     kind, place = tasks[:, :, 0], tasks[:, :, 1]
     for one in range(KINDS):

@@ -14,7 +14,7 @@ Kept = tuple[tuple[int, ...], ...]
 
 
 def first_rounds(layout: Layout) -> tuple[int, int]:
-    """Micro-batches after which a schedule keeps no more than before, and those after which it repeats itself."""
+    """Return the micro-batches after which a schedule keeps no more than before, and those after which it repeats itself."""
     m = layout.num_micro_batches
     n = steady_round(layout.schedule, layout.pp, layout.chunks_per_rank, m)
     return min(m, STEADY_ROUNDS * n + m % n), n

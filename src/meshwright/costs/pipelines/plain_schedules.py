@@ -40,7 +40,7 @@ from ...compiled import njit
 
 @njit()
 def plain_spans_s(is_gpipe, num_micro_batches, forward_s, backward_s, way_s):  # type: ignore[no-untyped-def]
-    """Seconds from the first to the last task of each stage, ``(p,)``.
+    """Return the seconds from the first to the last task of each stage, ``(p,)``.
 
     Args:
         is_gpipe: else 1F1B.
@@ -85,7 +85,7 @@ def plain_spans_s(is_gpipe, num_micro_batches, forward_s, backward_s, way_s):  #
 
 @njit()
 def gpipe_alone_s(num_micro_batches, forward_s, backward_s, way_s):  # type: ignore[no-untyped-def]
-    """Seconds from the first to the last task of each stage of GPipe whose stages before it are ahead of it, ``(p,)``.
+    """Return the seconds from the first to the last task of each stage of GPipe whose stages before it are ahead of it, ``(p,)``.
 
     Args:
         num_micro_batches, forward_s, backward_s, way_s: as of `plain_spans_s`.
@@ -99,7 +99,7 @@ def gpipe_alone_s(num_micro_batches, forward_s, backward_s, way_s):  # type: ign
 
 
 def kept_s(task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> tuple[NDArray[np.float64], ...]:
-    """How long each stage of a plain schedule is kept by a forward and a backward pass, and the way to the next, ``(p,)`` each.
+    """Return how long a forward and a backward pass keep each stage of a plain schedule, and the way to the next, ``(p,)`` each.
 
     A path that goes a way goes back on it too, so that the way is the mean of both.
     """

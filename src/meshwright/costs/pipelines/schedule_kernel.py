@@ -16,7 +16,7 @@ KIND_MASK, PLACE_MASK = (1 << PLACE_BITS) - 1, (1 << STAGE_BITS - PLACE_BITS) - 
 
 @njit
 def in_turn(tasks, v, m, goes_back, is_mirrored):  # type: ignore[no-untyped-def]
-    """The tasks of a schedule in an order in which each one follows those that it needs, ``(n',)``.
+    """Return the tasks of a schedule in an order in which each one follows those that it needs, ``(n',)``.
 
     Each turn is one number: stage, place and kind. Each chunk takes its micro-batches in turn. None are returned
     where the schedule waits for itself.
@@ -126,6 +126,6 @@ def play_chunks(  # type: ignore[no-untyped-def]
 
 
 def ways_s(send_s: float | NDArray[np.float64], chunks: int) -> NDArray[np.float64]:
-    """Transfers between each chunk and the next one, or both ways, see `schedules.play_schedule`."""
+    """Return the transfers between each chunk and the next one, or both ways, see `schedules.play_schedule`."""
     sends = np.asarray(send_s, np.float64)
     return sends if sends.shape == (2 * chunks,) else np.broadcast_to(sends, chunks)

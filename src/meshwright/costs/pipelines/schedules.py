@@ -40,7 +40,7 @@ STEADY_ROUNDS = 4
 
 @njit
 def zero_bubble(p, m, is_double):  # type: ignore[no-untyped-def]
-    """Greedy for passes of equal length: a weight gradient where nothing else can be done.
+    """Schedule greedily for passes of equal length: a weight gradient where nothing else can be done.
 
     ZB-H1 keeps ``p`` micro-batches at most, and before the first gradient comes back as many as 1F1B; a forward pass goes
     first. ZB-2P keeps ``2 p - 1``, before the first gradient what comes back by then; a gradient goes first.
@@ -127,7 +127,7 @@ def round_size(num_stages: int, num_micro_batches: int) -> int:
 
 
 def orders(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int, round_of: int | None = None) -> Tasks:
-    """The tasks of a schedule, ``(p, n, 3)``: kind, place of the chunk on its stage, micro-batch.
+    """Return the tasks of a schedule, ``(p, n, 3)``: kind, place of the chunk on its stage, micro-batch.
 
     Args:
         schedule: as `Layout.schedule`.
@@ -150,7 +150,7 @@ def orders(schedule: str, num_stages: int, virtual_stages: int, num_micro_batche
 def turns_of(
     schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int, round_of: int | None = None
 ) -> NDArray[np.int32]:
-    """The tasks of a schedule in an order in which they may run, see `schedule_kernel.in_turn`; arguments as of `orders`."""
+    """Return the tasks of a schedule in a possible order, see `schedule_kernel.in_turn`; arguments as of `orders`."""
     p, v, m = num_stages, virtual_stages, num_micro_batches
     made = _kept_turns if 3 * p * v * m <= KEPT_TURNS else _long_turns
     return made(schedule, p, v, m, round_size(p, m) if round_of is None else round_of)
@@ -179,7 +179,7 @@ def _made_orders(schedule: str, p: int, v: int, m: int, round_of: int) -> Tasks:
 
 
 def through_chunk(schedule: str, num_micro_batches: int) -> int:
-    """Micro-batches that go through each chunk; of the two directions of DualPipe each has half."""
+    """Return the micro-batches that go through each chunk; of the two directions of DualPipe each has half."""
     return num_micro_batches // 2 if schedule == "dualpipe" else num_micro_batches
 
 
@@ -234,7 +234,7 @@ def play_schedule(
 def continued(
     played: Callable[[int, int | None], tuple[Any, ...]], num_micro_batches: int, steady: int, num_tasks: int
 ) -> tuple[Any, ...]:
-    """Figures of a schedule as played or, beyond `MAX_TASKS`, as continued by its steady state.
+    """Return the figures of a schedule as played or, beyond `MAX_TASKS`, as continued by its steady state.
 
     That repeats round by round; what is left over after the last whole round stays as it is.
 
@@ -253,7 +253,7 @@ def continued(
 
 
 def steady_round(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int) -> int:
-    """Micro-batches after which the steady state of a schedule repeats itself."""
+    """Return the micro-batches after which the steady state of a schedule repeats itself."""
     p = num_stages
     if schedule in BIDIRECTIONAL:
         return 2 * p
@@ -300,7 +300,7 @@ def played_from(
 
 
 def is_plain(schedule: str, virtual_stages: int, *, overlaps_sends: bool) -> bool:
-    """Whether `plain_schedules` has a closed form of a schedule."""
+    """Return whether `plain_schedules` has a closed form of a schedule."""
     return virtual_stages == 1 and (schedule == "gpipe" or not (schedule in ("zb-h1", "zb-2p", EAGER) or overlaps_sends))
 
 
@@ -338,7 +338,7 @@ def _warm_up(p: int, v: int, m: int, stage: int, round_of: int) -> int:
 
 
 def _plain_play(is_gpipe: bool, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> Played:
-    """By the closed forms of `plain_schedules`."""
+    """Play by the closed forms of `plain_schedules`."""
     forward, backward, way = kept_s(task_s, send_s, overlaps_sends)
     span = plain_spans_s(is_gpipe, m, forward, backward, way)
     send_forward = np.append(send_s[: len(way) - 1], 0.0) if overlaps_sends else np.zeros(len(way))
@@ -347,7 +347,7 @@ def _plain_play(is_gpipe: bool, m: int, task_s: NDArray[np.float64], send_s: NDA
 
 
 def _plain(p: int, m: int, schedule: str) -> Tasks:
-    """GPipe, 1F1B and eager 1F1B, which differ in the forward passes before the first backward one."""
+    """Play GPipe, 1F1B and eager 1F1B, which differ in the forward passes before the first backward one."""
     made = np.zeros((p, 2 * m, 3), np.int32)
     for stage in range(p):
         behind = p - stage - 1
@@ -360,7 +360,7 @@ def _plain(p: int, m: int, schedule: str) -> Tasks:
 
 
 def _interleaved(p: int, v: int, m: int, round_of: int) -> Tasks:
-    """Megatron-LM's order: rounds of micro-batches through every chunk in turn, the last one of what is left."""
+    """Play Megatron-LM's order: rounds of micro-batches through every chunk in turn, the last one of what is left."""
     total = m * v
     made = np.zeros((p, 2 * total, 3), np.int32)
     k = np.arange(total)

@@ -85,7 +85,7 @@ class PlayedPipeline(NamedTuple):
     def chunk_ends_s(
         self, starts_s: NDArray[np.float64], waits_s: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Ends of every stage, ``(s, p)``, and of the last backward pass of each of its chunks, ``(s, p, v)``, in seconds.
+        """Return the ends of every stage, ``(s, p)``, and of its chunks' last backward passes, ``(s, p, v)``, in seconds.
 
         Args:
             starts_s: stages begin no earlier, ``(s, p)``.
@@ -103,7 +103,7 @@ def _played_once(schedule: str, v: int, m: int, overlaps_sends: bool, p: int, ta
 
 
 def ends_s(played: Played, tails_s: Mapping[int, float], partners: Partners) -> dict[int, float]:
-    """Seconds from the first tasks of stages until they have done all of a step.
+    """Return the seconds from the first tasks of stages until they have done all of a step.
 
     Args:
         played: the pipeline.
@@ -118,7 +118,7 @@ def ends_s(played: Played, tails_s: Mapping[int, float], partners: Partners) -> 
 
 
 def step_s(pipeline: PlayedPipeline, tails_s: Mapping[int, float], partners: Partners = NO_PARTNERS) -> tuple[float, int]:
-    """Seconds of a step, and the stage that decides.
+    """Return the seconds of a step, and the stage that decides.
 
     Args:
         pipeline: as played.
@@ -173,7 +173,7 @@ def unhidden_s(
     whole_s: NDArray[np.float64],
     slowdown: float,
 ) -> NDArray[np.float64]:
-    """Seconds of gradients that are left at the end of the passes of a stage, and by how much the rest slowed these down.
+    """Return seconds of gradients left at the end of the passes of a stage, and by how much the rest slowed these down.
 
     Where what runs side by side takes more than twice as long, messages gain by waiting, and a pass that ends later could make
     a step shorter: there the last chunk's gradients alone are taken to be left. With a factor of two it is the same.
@@ -217,7 +217,7 @@ def chunk_step_s(pipeline: PlayedPipeline, tails: ChunkTails) -> tuple[float, in
 
 @njit()
 def largest_mean(weights):  # type: ignore[no-untyped-def]
-    """Largest mean of the weights along a cycle, ``(n, n)``, by Karp's algorithm; minus infinity where there is no way."""
+    """Return the largest mean weight along a cycle, ``(n, n)``, by Karp's algorithm; minus infinity where there is no way."""
     n = len(weights)
     walks = np.full((n + 1, n), -np.inf)
     walks[0] = 0.0

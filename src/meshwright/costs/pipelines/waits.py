@@ -19,7 +19,7 @@ IDLE = ("pipeline transfers", "bubble", "imbalance")
 
 
 def waits(span_s: float, unsent_span_s: float, computed_s: NDArray[np.float64], stage: int) -> dict[str, float]:
-    """Seconds of each of `IDLE` from the first to the last pass of a stage; with what it computes they are the whole span.
+    """Return seconds of each of `IDLE` from the first to the last pass of a stage; with its computation the whole span.
 
     Args:
         span_s: the stage's span.
@@ -35,7 +35,7 @@ def waits(span_s: float, unsent_span_s: float, computed_s: NDArray[np.float64], 
 
 
 def bubble_time_fraction(breakdown_s: dict[str, float]) -> float:
-    """Bubble time over ideal time, from the breakdown of a step: the time in which the busiest stage computes.
+    """Return the bubble time over ideal time, from the breakdown of a step: the time in which the busiest stage computes.
 
     Args:
         breakdown_s: seconds of the parts of a step, see `step_time.StepTime`.

@@ -33,26 +33,26 @@ class DeviceKinds:
     _known: dict[tuple[object, ...], tuple[Lane, ...]] = field(default_factory=dict, repr=False)
 
     def on(self, devices: NDArray[np.int64], *, are_in_rank_order: bool = True) -> DeviceKinds:
-        """The kinds of device of ranks that are on other devices."""
+        """Return the kinds of device of ranks that are on other devices."""
         return DeviceKinds(self.of_device, devices, are_in_rank_order)
 
     def of_ranks(self, layout: Layout, order: str) -> list[NDArray[np.int64]]:
-        """The kind of each rank of each stage in the layout's own numbering, ``p`` arrays ``(w,)``."""
+        """Return the kind of each rank of each stage in the layout's own numbering, ``p`` arrays ``(w,)``."""
         places = numbers(layout, order) if self.are_in_rank_order else np.arange(layout.world)
         result = self.of_device[places if self.devices is None else self.devices[places]]
         return np.split(result, [layout.first_rank(stage) for stage in range(1, layout.pp)])
 
     def among(self, first: int, end: int) -> tuple[int, ...]:
-        """Kinds of the ranks from one to another, in the default order."""
+        """Return the kinds of the ranks from one to another, in the default order."""
         return tuple(sorted(set(self.of_device[slice(first, end) if self.devices is None else self.devices[first:end]].tolist())))
 
     def of_replica(self, layout: Layout, order: str, replica: int) -> DeviceKinds:
-        """The kinds of device if every replica had those of one of them, stage by stage."""
+        """Return the kinds of device if every replica had those of one of them, stage by stage."""
         of_stages = (np.split(kinds, layout.dp)[replica] for kinds in self.of_ranks(layout, order))
         return DeviceKinds(np.concatenate([np.tile(own, layout.dp) for own in of_stages]), None, are_in_rank_order=False)
 
     def whole(self, lane: Lane, layout: Layout, order: str) -> Lane:
-        """A lane that represents all, each of its stages on the kinds of all ranks of the stage."""
+        """Return a lane that represents all, each of its stages on the kinds of all ranks of the stage."""
         stages = lane.stages * layout.pp if lane.are_stages_equal else lane.stages
         kinds = tuple(tuple(sorted(set(own.tolist()))) for own in self.of_ranks(layout, order))
         return replace(lane, stages=stages, kinds=kinds)

@@ -43,15 +43,15 @@ class GroupNetwork(Protocol):
     """A network of ranks that prices the messages of groups."""
 
     def group_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
-        """Seconds of one collective, or of one transfer to the next rank."""
+        """Return the seconds of one collective, or of one transfer to the next rank."""
         ...
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
-        """Seconds of `group_s` where each rank fetches all between hosts over its share of the cards, nothing shared inside."""
+        """Return seconds of `group_s` where each rank fetches all over its share of the cards, nothing shared inside its host."""
         ...
 
     def provenance(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> Provenance:
-        """The provenance of these seconds, for a group of more than one rank and a positive payload."""
+        """Return the provenance of these seconds, for a group of more than one rank and a positive payload."""
         ...
 
     @property
@@ -85,21 +85,21 @@ class HostNetwork:
         return HostLine(self.link_bytes_per_s, self.links)
 
     def group_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
-        """Inside a host by the measured line; between hosts by the group's share of the cards, or of the uplinks above them."""
+        """Price inside a host by the measured line; between hosts by the share of the cards, or of the uplinks above them."""
         assert isinstance(group, Group), "equal hosts describe groups by their form"
         return 0.0 if group.size <= 1 or payload_bytes <= 0 else self._terms_of(operation, group).seconds(payload_bytes)
 
     def payloads_s(self, operation: Operation, payload_bytes: NDArray[np.float64], group: ProcessGroup) -> NDArray[np.float64]:
-        """Seconds of `group_s` for many payloads, none of them empty."""
+        """Return the seconds of `group_s` for many payloads, none of them empty."""
         assert isinstance(group, Group), "equal hosts describe groups by their form"
         return np.zeros(len(payload_bytes)) if group.size <= 1 else self._terms_of(operation, group).seconds(payload_bytes)
 
     def between_bytes_per_s(self, group: Group, operation: Operation = "all_reduce") -> float:
-        """Nominal bandwidth of a group's ranks of one host to other hosts: their share of the cards and uplinks."""
+        """Return the nominal bandwidth of a group's ranks of one host to other hosts: their share of the cards and uplinks."""
         return self.card_bytes_per_s / group.side_by_side * self.uplinks.share(group, self.devices_per_host, operation)
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
-        """Seconds of `group_s` where each rank fetches all over its share of the cards, nothing shared inside its host."""
+        """Return seconds of `group_s` where each rank fetches all over its share of the cards, nothing shared inside its host."""
         assert isinstance(group, Group), "equal hosts describe groups by their form"
         if group.size <= group.per_host:
             return self.group_s(operation, payload_bytes, group)
@@ -154,7 +154,7 @@ class FabricNetwork:
         return self._known[key]
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
-        """Priced as groups of one rank on each host, as many at a time as a host has devices, which fetch what a rank lacks.
+        """Price as groups of one rank on each host, as many at a time as a host has devices, which fetch what a rank lacks.
 
         The algorithm is the chosen one. It takes at least as long as where the ranks of a host share what they fetch.
         """
@@ -167,12 +167,12 @@ class FabricNetwork:
         return max(shared_s, self.group_s(operation, fetched, Group(hosts, 1, 1, self.devices_per_host)))
 
     def provenance(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> Provenance:
-        """The provenance of the collective layer's price."""
+        """Return the provenance of the collective layer's price."""
         assert isinstance(group, Group), "equal hosts describe groups by their form"
         return self.fabric.price(operation, payload_bytes, self._on_hosts(group)).provenance
 
     def _on_hosts(self, group: Group) -> Group:
-        """The group with as many neighbours as fit on whole strides of one host (see `Fabric`)."""
+        """Return the group with as many neighbours as fit on whole strides of one host (see `Fabric`)."""
         stride = min(group.stride, self.devices_per_host) if group.per_host > 1 else 1
         reach = (group.per_host - 1) * stride
         firsts = [k % stride + k // stride * stride * group.per_host for k in range(group.side_by_side)]
@@ -200,11 +200,11 @@ class PlacedNetwork:
         return self.fabric.cluster.num_devices // self.fabric.cluster.num_hosts
 
     def on(self, devices: NDArray[np.int64]) -> PlacedNetwork:
-        """A copy for ranks on other devices."""
+        """Return a copy for ranks on other devices."""
         return replace(self, devices=devices, _layouts={}, _process_groups={})
 
     def layout(self, layout: Layout, order: str = DEFAULT_ORDER, *, pass_axes: frozenset[str] = IN_PASSES) -> PlacedLayout:
-        """The groups of a layout whose ranks are numbered in an order; see `PlacedLayout` for ``pass_axes``.
+        """Return the groups of a layout whose ranks are numbered in an order; see `PlacedLayout` for ``pass_axes``.
 
         Raises:
             PlanError: stages of unequal meshes.
@@ -220,7 +220,7 @@ class PlacedNetwork:
         return self._layouts[key]
 
     def process_groups(self, layout: Layout, axis: str) -> list[ProcessGroup]:
-        """All placements of groups along an axis in any rank order: by lane where messages are in passes, else by group."""
+        """Return all placements of groups along an axis in any rank order: by lane for messages in passes, else by group."""
         key = (degrees_of(layout), axis)
         if key not in self._process_groups:
             every = [self.layout(layout, order) for order in distinct_orders(layout, ORDERS)]
@@ -235,7 +235,7 @@ class PlacedNetwork:
         return self._process_groups[key]
 
     def group_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
-        """The time of the slowest of the groups."""
+        """Return the time of the slowest of the groups."""
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
         assert isinstance(group, PlacedGroups), "unequal hosts describe groups by their devices"
@@ -245,7 +245,7 @@ class PlacedNetwork:
         return self._known[key]
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
-        """Seconds as in `FabricNetwork.flat_s`: groups of one device of each host fetch what a rank lacks, all at once."""
+        """Return seconds as in `FabricNetwork.flat_s`: groups of one device of each host fetch what a rank lacks, all at once."""
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
         assert isinstance(group, PlacedGroups), "unequal hosts describe groups by their devices"
@@ -259,14 +259,14 @@ class PlacedNetwork:
         return max(results)
 
     def provenance(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> Provenance:
-        """The provenance of the least certain of the groups' prices."""
+        """Return the provenance of the least certain of the groups' prices."""
         assert isinstance(group, PlacedGroups), "unequal hosts describe groups by their devices"
         ranked: tuple[Provenance, ...] = get_args(Provenance)
         every = (self.fabric.price(operation, payload_bytes, one).provenance for one in group.groups)
         return max(every, key=ranked.index)
 
     def _columns(self, group: PlacedGroup) -> tuple[PlacedGroup, ...]:
-        """Groups of the devices of one local rank on each host of a group, for every local rank, all at the same time."""
+        """Return groups of the devices of one local rank on each host of a group, for every local rank, all at the same time."""
         cluster = self.fabric.cluster
         hosts = list(dict.fromkeys(cluster.device_host[group.devices[0]].tolist()))
         rows = [np.flatnonzero(cluster.device_host == host) for host in hosts]
@@ -316,7 +316,7 @@ def in_order(wires: GroupNetwork, cluster: Cluster, devices: NDArray[np.int64]) 
 
 
 def card_bytes_per_s(cluster: Cluster) -> float:
-    """Nominal bandwidth of all network cards of a host of a Clos network, one direction; 0 in other topologies."""
+    """Return the nominal bandwidth of all network cards of a host of a Clos network, one direction; 0 in other topologies."""
     topology = cluster.topology
     return topology.hosts.nics_per_host * topology.hosts.nic_bandwidth_bytes_per_s if isinstance(topology, ClosTopology) else 0.0
 
@@ -338,14 +338,14 @@ def lanes_of(
 
 
 def whole_lane(wires: GroupNetwork, layout: Layout, order: str = DEFAULT_ORDER) -> Lane:
-    """One lane for all: every message takes as long as over the slowest group of its stage."""
+    """Return one lane for all: every message takes as long as over the slowest group of its stage."""
     if isinstance(wires, PlacedNetwork):
         return wires.layout(layout, order).whole
     return regular_lane(layout, wires.devices_per_host, order)
 
 
 def slowest_group(wires: GroupNetwork, layout: Layout, axis: str, order: str = DEFAULT_ORDER) -> ProcessGroup:
-    """The groups of all stages along an axis on their hosts; a message over them is priced for the slowest."""
+    """Return the groups of all stages along an axis on their hosts; a message over them is priced for the slowest."""
     if isinstance(wires, PlacedNetwork):
         return wires.layout(layout, order).every(axis)
     return groups_of(layout, wires.devices_per_host, order)[axis]
@@ -360,7 +360,7 @@ def placed_on(network: RankNetwork, layout: Layout, costs: CostSettings) -> Plac
 def payloads_s(
     wires: GroupNetwork, operation: Operation, payload_bytes: NDArray[np.float64], group: ProcessGroup
 ) -> NDArray[np.float64]:
-    """Seconds of each of many payloads, none of them empty; at once where the network has a line for them."""
+    """Return the seconds of each of many payloads, none of them empty; at once where the network has a line for them."""
     if isinstance(wires, HostNetwork):
         return wires.payloads_s(operation, payload_bytes, group)
     return np.array([wires.group_s(operation, payload, group) for payload in payload_bytes.tolist()])

@@ -88,11 +88,11 @@ class Lane:
         return len(self.stages) == 1 and not self.kinds
 
     def at(self, stage: int) -> Mapping[str, ProcessGroup]:
-        """The groups of a stage, by axis."""
+        """Return the groups of a stage, by axis."""
         return self.stages[0 if len(self.stages) == 1 else stage]
 
     def kinds_at(self, stage: int) -> tuple[int, ...]:
-        """Kinds of the devices of a stage."""
+        """Return the kinds of the devices of a stage."""
         return self.kinds[stage] if self.kinds else (0,)
 
 
@@ -144,7 +144,7 @@ class RegularLayout:
     order: str = DEFAULT_ORDER
 
     def singles(self, axis: str, stage: int) -> list[ProcessGroup]:
-        """Each group of a stage along an axis, or each pair of ``ends`` or ``mirror``, by itself."""
+        """Return each group of a stage along an axis, or each pair of ``ends`` or ``mirror``, by itself."""
         count = stage_width(self.layout) // (1 if axis in BETWEEN_STAGES else group_size(self.layout, axis))
         return [regular_lane(self.layout, self.devices_per_host, self.order).at(stage)[axis]] * count
 
@@ -172,7 +172,7 @@ class PlacedLayout:
     _numbers: dict[str, dict[int, int]] = field(default_factory=dict, repr=False)
 
     def group(self, axis: str, ranks: NDArray[np.int64]) -> PlacedGroups:
-        """One group, by its ranks in the layout's own numbering."""
+        """Return one group, by its ranks in the layout's own numbering."""
         stage, place = divmod(int(ranks[0]), stage_width(self.layout))
         target = int(ranks[-1]) // stage_width(self.layout)
         if stage != target:
@@ -183,7 +183,7 @@ class PlacedLayout:
         return PlacedGroups(len(ranks), (self.groups(axis)[stage][self._numbers[axis][place]],))
 
     def groups(self, axis: str) -> list[list[PlacedGroup]]:
-        """All groups along an axis other than ``pp`` and ``ends``, by stage."""
+        """Return all groups along an axis other than ``pp`` and ``ends``, by stage."""
         if axis not in self._groups:
             pp, rows = self.layout.pp, stage_groups(self.layout, axis)
             starts = stage_width(self.layout) * np.arange(pp)
@@ -192,13 +192,13 @@ class PlacedLayout:
         return self._groups[axis]
 
     def pairs(self, source: int, target: int) -> list[PlacedGroup]:
-        """Each rank of a stage with its counterpart on another one."""
+        """Return each rank of a stage with its counterpart on another one."""
         if (source, target) not in self._pairs:
             self._pairs[source, target] = self._placed(stage_pairs(self.layout, source, target))
         return self._pairs[source, target]
 
     def of_replicas(self, replicas: NDArray[np.int64], *, are_pairs: bool) -> PlacedGroups:
-        """Groups of ranks that hold the same weights in some replicas, on all stages.
+        """Return the groups of ranks that hold the same weights in some replicas, on all stages.
 
         Args:
             replicas: numbers of the replicas of each group, ``(groups, size)``.
@@ -218,7 +218,7 @@ class PlacedLayout:
         return result
 
     def process_group(self, axis: str, stage: int) -> ProcessGroup:
-        """All groups of a stage along an axis; ``pp`` are transfers to the next stage, ``ends`` those between both ends."""
+        """Return all groups of a stage along an axis; ``pp``: transfers to the next stage, ``ends``: those between both ends."""
         key = axis, stage
         if key not in self._process_groups:
             ends = self._ends_of_pairs(axis, stage)
@@ -231,19 +231,19 @@ class PlacedLayout:
         return self._process_groups[key]
 
     def _ends_of_pairs(self, axis: str, stage: int) -> tuple[int, int] | None:
-        """The two stages whose ranks meet in pairs along an axis; None where its groups are within a stage."""
+        """Return the two stages whose ranks meet in pairs along an axis; None where its groups are within a stage."""
         last = self.layout.pp - 1
         mirrored = min(stage, last - stage)
         return {"pp": (stage, (stage + 1) % (last + 1)), "ends": (0, last), "mirror": (mirrored, last - mirrored)}.get(axis)
 
     def every(self, axis: str) -> ProcessGroup:
-        """All groups of all stages along an axis other than ``pp`` and ``ends``."""
+        """Return all groups of all stages along an axis other than ``pp`` and ``ends``."""
         if group_size(self.layout, axis) == 1:
             return ALONE
         return _several(group_size(self.layout, axis), [group for of_stage in self.groups(axis) for group in of_stage])
 
     def singles(self, axis: str, stage: int) -> list[ProcessGroup]:
-        """Each group of a stage along an axis, or each pair of ``ends`` or ``mirror``, by itself."""
+        """Return each group of a stage along an axis, or each pair of ``ends`` or ``mirror``, by itself."""
         ends = self._ends_of_pairs(axis, stage)
         groups = self.groups(axis)[stage] if ends is None else self.pairs(*ends)
         return [PlacedGroups(group_size(self.layout, axis), (group,)) for group in groups]
@@ -267,7 +267,7 @@ class PlacedLayout:
         return tuple(results)
 
     def _lane(self, first: int, per: int) -> Lane:
-        """The lane of ``per`` ranks of each stage, from rank ``first`` of the stage on."""
+        """Return the lane of ``per`` ranks of each stage, from rank ``first`` of the stage on."""
         pp = self.layout.pp
         stages = tuple(_AtStage(self, stage, first, per) for stage in range(pp))
         ends = [(stage, (stage + 1) % pp) for stage in range(pp)] if pp > 1 else []
@@ -278,7 +278,7 @@ class PlacedLayout:
         return Lane(stages, boundary or (ALONE,), backward_boundary=() if are_alike else backward_boundary)
 
     def _placed(self, ranks: NDArray[np.int64]) -> list[PlacedGroup]:
-        """Groups, a row of ranks each, together with the other groups that share a host with them."""
+        """Return groups, a row of ranks each, together with the other groups that share a host with them."""
         devices = self.devices[ranks]
         neighbours = self._neighbours(devices)
         groups: list[PlacedGroup | None] = [None] * len(devices)
@@ -290,7 +290,7 @@ class PlacedLayout:
         return [one for one in groups if one is not None]
 
     def _neighbours(self, devices: NDArray[np.int64]) -> list[list[int]]:
-        """For each group the other groups on its hosts; none where each pair of devices has links of its own."""
+        """Return for each group the other groups on its hosts; none where each pair of devices has links of its own."""
         if isinstance(self.cluster.topology, MatrixTopology):
             return [[] for _ in devices]
         hosts = [set(row) for row in self.cluster.device_host[devices].tolist()]
@@ -325,13 +325,13 @@ class _AtStage(dict[str, ProcessGroup]):
 
 
 def has_ways(cluster: Cluster) -> bool:
-    """Whether the directions of a link between two devices may differ."""
+    """Return whether the directions of a link between two devices may differ."""
     topology = cluster.topology
     return isinstance(topology, MatrixTopology) and not topology.is_symmetric
 
 
 def slowest_s(fabric: Fabric, operation: Operation, payload_bytes: float, groups: PlacedGroups) -> float:
-    """Seconds of a message over the slowest of some groups; a pair's goes one way over a link that no other pair shares."""
+    """Return seconds of a message over the slowest of some groups; a pair's goes one way over a link of its own."""
     if operation == "send_recv" and groups.are_pairs and has_ways(fabric.cluster):
         return max(_one_way_s(*fabric.network(group), payload_bytes) for group in groups.groups)
     return max(fabric.seconds(operation, group)(payload_bytes) for group in groups.groups)

@@ -23,7 +23,7 @@ NEAR = frozenset(("tp", "cp", "ep", "etp", "shard")) | SPATIAL
 
 
 def group_size(layout: Layout, axis: str) -> int:
-    """Ranks of a group, ``k``; see `operations.Axis`."""
+    """Return the ranks of a group, ``k``; see `operations.Axis`."""
     same = layout.copies
     return {
         "tp": layout.tp,
@@ -45,12 +45,12 @@ def group_size(layout: Layout, axis: str) -> int:
 
 
 def stage_width(layout: Layout) -> int:
-    """Ranks of the first stage, ``w``; of every one where stages have equally many."""
+    """Return the ranks of the first stage, ``w``; of every one where stages have equally many."""
     return layout.stage_width(0)
 
 
 def stage_groups(layout: Layout, axis: str) -> NDArray[np.int64]:
-    """The groups of the first stage along an axis, but not ``pp`` or ``ends``, ``(g, k)``; see `stage_pairs` for these."""
+    """Return the groups of the first stage along an axis, but not ``pp`` or ``ends``, ``(g, k)``; see `stage_pairs` for these."""
     same = layout.copies
     ranks = np.arange(stage_width(layout))
     if axis == "dp_cp":
@@ -67,18 +67,18 @@ def stage_groups(layout: Layout, axis: str) -> NDArray[np.int64]:
 
 
 def _distance(layout: Layout, axis: str) -> int:
-    """From one rank to the next of a group along an axis of `NEAR`."""
+    """Return the distance from one rank to the next of a group along an axis of `NEAR`."""
     return {"tp": 1, "etp": 1, "ep": layout.expert_tp}.get(axis, layout.tp)
 
 
 def stage_pairs(layout: Layout, source: int, target: int) -> NDArray[np.int64]:
-    """Each rank of a stage with its counterpart on another one of as many ranks, ``(w, 2)``."""
+    """Return each rank of a stage with its counterpart on another one of as many ranks, ``(w, 2)``."""
     ranks = np.arange(layout.stage_width(source))
     return np.stack([ranks + layout.first_rank(source), ranks + layout.first_rank(target)], axis=1)
 
 
 def lane_width(layout: Layout, pass_axes: frozenset[str] = IN_PASSES) -> int:
-    """Number of ranks of a stage whose passes wait for each other: a run of neighbours that divides the stage.
+    """Return the number of ranks of a stage whose passes wait for each other: a run of neighbours that divides the stage.
 
     Groups that share ranks belong to one lane.
 

@@ -15,12 +15,12 @@ from ..collectives.groups import Group
 
 
 def groups_of(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> dict[str, Group]:
-    """The groups of a rank along every axis."""
+    """Return the groups of a rank along every axis."""
     return _groups(*degrees_of(layout), devices_per_host, order)[0]
 
 
 def is_regular(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> bool:
-    """Whether each group has equally many ranks on each of its hosts, at equal distances; prices of other groups are rough."""
+    """Return whether each group has equally many ranks on each host, at equal distances; other groups' prices are rough."""
     return _groups(*degrees_of(layout), devices_per_host, order)[1]
 
 
@@ -28,7 +28,7 @@ Volume = tuple[int, int, int]
 
 
 def degrees_of(layout: Layout) -> tuple[int, int, int, int, int, int, Volume, int]:
-    """All on which the groups of a layout depend."""
+    """Return all on which the groups of a layout depend."""
     volume = layout.sp_d, layout.sp_h, layout.sp_w
     return layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.expert_tp, volume, layout.num_shards
 
@@ -95,7 +95,7 @@ def _groups(
 
 
 def boundary_groups(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> tuple[Group, ...]:
-    """The ranks of a transfer between each stage and the next one, and of one between the last and the first.
+    """Return the ranks of a transfer between each stage and the next one, and of one between the last and the first.
 
     Where a host holds several stages, but not all, a transfer between two of them stays inside it.
     """
@@ -111,7 +111,7 @@ def boundary_groups(layout: Layout, devices_per_host: int, order: str = DEFAULT_
 
 
 def _transfer(layout: Layout, source: int, target: int, devices_per_host: int) -> Group:
-    """The ranks of a transfer between two stages of as many ranks, of a layout whose stages have unequally many."""
+    """Return the ranks of a transfer between two stages of as many ranks, of a layout whose stages have unequally many."""
     firsts, width = [layout.first_rank(stage) for stage in (source, target)], layout.stage_width(source)
     used = min(layout.world, devices_per_host)
     if firsts[0] // devices_per_host == (firsts[1] + width - 1) // devices_per_host:
@@ -120,7 +120,7 @@ def _transfer(layout: Layout, source: int, target: int, devices_per_host: int) -
 
 
 def starts_evenly(layout: Layout, devices_per_host: int) -> bool:
-    """Whether each stage has whole hosts, or a part of one that divides it, from a multiple of that part on."""
+    """Return whether each stage has whole hosts, or a part of one that divides it, from a multiple of that part on."""
     parts = [min(layout.stage_width(stage), devices_per_host) for stage in range(layout.pp)]
     return all(
         devices_per_host % part == 0 and layout.first_rank(stage) % part == 0 and layout.stage_width(stage) % part == 0
@@ -129,7 +129,7 @@ def starts_evenly(layout: Layout, devices_per_host: int) -> bool:
 
 
 def _cut(axes: list[tuple[int, int]], ranks: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Splits the ranks of some axes into runs of ``ranks``: one run, and the ranks at the same place of all runs."""
+    """Split the ranks of some axes into runs of ``ranks``: one run, and the ranks at the same place of all runs."""
     (first, apart), *rest = axes
     if not rest or first % ranks == 0:
         return [(ranks, apart)], [(first // ranks, apart * ranks), *rest]

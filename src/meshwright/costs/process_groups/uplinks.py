@@ -23,7 +23,7 @@ class Uplinks(NamedTuple):
 
     @classmethod
     def from_cluster(cls, cluster: Cluster) -> Uplinks:
-        """The uplinks of a cluster; as fast as the cards where it has no leaf switches."""
+        """Return the uplinks of a cluster; as fast as the cards where it has no leaf switches."""
         topology = cluster.topology
         if isinstance(topology, ClosTopology) and topology.oversubscription > 1:
             return cls(topology.hosts_per_leaf, topology.oversubscription)

@@ -67,7 +67,7 @@ class Crossing:
 def crossing(
     source: StageTensor, target: StageTensor, ways: Ways, algorithm: Algorithm = "broadcast", order: LoadBalance = "order"
 ) -> Crossing:
-    """The messages that bring a tensor from one stage to another, and how long they take.
+    """Return the messages that bring a tensor from one stage to another, and how long they take.
 
     Args:
         source: who holds it.
@@ -82,7 +82,7 @@ def crossing(
     is_inside = len({*source.hosts, *target.hosts}) == 1
 
     def card(replica: Replica, is_source: bool) -> Replica:
-        """The device with the number of the card that its messages hold."""
+        """Return the device with the number of the card that its messages hold."""
         return Replica(replica.place + (0 if is_source else len(source.hosts)), replica.place) if is_inside else replica
 
     def with_cards(send: Send) -> Send:
@@ -135,7 +135,7 @@ def crossing(
 
 
 def _gathered(target: StageTensor) -> list[tuple[float, tuple[int, ...], int]]:
-    """Bytes and ranks of each group that puts a tile together, and how many such groups its host has."""
+    """Return the bytes and ranks of each group that puts a tile together, and how many such groups its host has."""
     groups: dict[tuple[Tile, int], list[int]] = {}
     for tile, devices in target.replicas().items():
         for device in devices:
@@ -178,7 +178,7 @@ class PlayedSends(NamedTuple):
 
 
 def played(sends: Sequence[Send], lasts_s: Sequence[float]) -> PlayedSends:
-    """Messages in their order. A card sends and receives at the same time, one message each way.
+    """Return the messages in their order. A card sends and receives at the same time, one message each way.
 
     Args:
         sends: in order.
@@ -200,7 +200,7 @@ def played(sends: Sequence[Send], lasts_s: Sequence[float]) -> PlayedSends:
 
 
 def each_by_itself(source: Tiled, target: Tiled) -> Iterator[Send]:
-    """Every receiver gets its own copy; receivers take the replicas of a task in turn, by their own number."""
+    """Let every receiver get its own copy; receivers take the replicas of a task in turn, by their own number."""
     number = {device: place for place, device in enumerate(target.devices)}
     for task in unit_tasks(source, target):
         for device in task.receivers:
@@ -208,7 +208,7 @@ def each_by_itself(source: Tiled, target: Tiled) -> Iterator[Send]:
 
 
 def scattered_parts(source: Tiled, target: Tiled) -> Iterator[Send]:
-    """Every device gets its share of its tile, and the devices of a host gather the whole among themselves."""
+    """Send every device its share of its tile; the devices of a host gather the whole among themselves."""
     number = {device: place for place, device in enumerate(target.devices)}
     for device, required in scattered(target):
         for held, senders in source.replicas().items():
@@ -218,7 +218,7 @@ def scattered_parts(source: Tiled, target: Tiled) -> Iterator[Send]:
 
 
 def broadcasts(tasks: Sequence[UnitTask], choice: Choice) -> Iterator[Send]:
-    """Unit tasks in a chosen order, each broadcast by a device of its chosen host."""
+    """Yield the unit tasks in a chosen order, each broadcast by a device of its chosen host."""
     for number, host in choice:
         task = tasks[number]
         yield Send(task.task_bytes, next(sender for sender in task.senders if sender.host == host), task.receivers)

@@ -66,7 +66,7 @@ class ModelRows:
         return [Replica(host, place) for place, host in enumerate(self.hosts)]
 
     def replicas(self) -> dict[Tile, list[Replica]]:
-        """The devices that hold each tile."""
+        """Return the devices that hold each tile."""
         return {tile: [Replica(self.hosts[place], place) for place in held] for tile, held in self.pieces}
 
 
@@ -96,7 +96,7 @@ def moved_s(
     between_s: Callable[[float], float],
     inside_s: Callable[[float], float],
 ) -> float:
-    """Seconds until all tasks are done; transfers inside hosts run at the same time as those between hosts.
+    """Return the seconds until all tasks are done; transfers inside hosts run at the same time as those between hosts.
 
     Args:
         tasks: from `state_tasks`.

@@ -56,7 +56,7 @@ def broadcast_chain_s(
 
 
 def least_s(tasks: Sequence[UnitTask], lasts_s: Sequence[float]) -> float:
-    """No order of the tasks takes less: what a host has to receive, and the best split of the tasks over their senders.
+    """Return a bound below any order: what a host has to receive, and the best split of the tasks over their senders.
 
     The latter is ``min T`` with ``sum_h x_ih = 1`` and ``sum_i x_ih t_i <= T`` over the senders ``h`` of a task, solved by HiGHS.
 

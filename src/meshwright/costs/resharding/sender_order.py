@@ -61,7 +61,7 @@ def chosen_senders(
 
 
 def makespan_s(tasks: Sequence[UnitTask], lasts_s: Sequence[float], choice: Choice) -> float:
-    """Seconds until the last task ends."""
+    """Return the seconds until the last task ends."""
     sends_s: dict[int, float] = {}
     receives_s: dict[int, float] = {}
     for number, sender in choice:
@@ -84,7 +84,7 @@ def _by_size(tasks: Sequence[UnitTask], lasts_s: Sequence[float]) -> Choice:
 
 
 def _by_rounds(tasks: Sequence[UnitTask], lasts_s: Sequence[float], random: np.random.Generator) -> Choice:
-    """Again and again a set of tasks with senders and receivers of their own, drawn in a random order."""
+    """Send again and again a set of tasks with senders and receivers of their own, drawn in a random order."""
     left, result, loads_s = list(range(len(tasks))), [], dict[int, float]()
     while left:
         busy_senders: set[int] = set()
@@ -103,7 +103,7 @@ def _by_rounds(tasks: Sequence[UnitTask], lasts_s: Sequence[float], random: np.r
 
 
 def _depth_first(tasks: Sequence[UnitTask], lasts_s: Sequence[float], best: Choice, best_s: float, least_s: float) -> Choice:
-    """Every order and sender that may be better, the earliest tasks first; cut off after `MOST_NODES`."""
+    """Return every order and sender that may be better, the earliest tasks first; cut off after `MOST_NODES`."""
     nodes = 0
     sends_s: dict[int, float] = {}
     receives_s: dict[int, float] = {}

@@ -58,7 +58,7 @@ class StageTensor:
         return replace(self, hosts=tuple(host - first_host for host in self.hosts))
 
     def replicas(self) -> dict[Tile, list[Replica]]:
-        """The ranks that hold each tile."""
+        """Return the ranks that hold each tile."""
         result: dict[Tile, list[Replica]] = {}
         for device in self.devices:
             result.setdefault(self._tile(device), []).append(device)
@@ -73,5 +73,5 @@ class StageTensor:
 
 
 def largest_slice_bytes(source: StageTensor, target: StageTensor) -> float:
-    """The largest part of the tensor that a rank of the target receives in one message, ``max D_i``."""
+    """Return the largest part of the tensor that a rank of the target receives in one message, ``max D_i``."""
     return max((task.task_bytes for task in unit_tasks(source, target)), default=0.0)

@@ -48,7 +48,7 @@ class Tiled(Protocol):
         ...
 
     def replicas(self) -> dict[Tile, list[Replica]]:
-        """The devices that hold each tile."""
+        """Return the devices that hold each tile."""
         ...
 
 
@@ -78,7 +78,7 @@ class UnitTask:
 
 
 def unit_tasks(source: Tiled, target: Tiled, *, is_same_mesh: bool = False) -> tuple[UnitTask, ...]:
-    """Every part in which a tile of the source and one of the target overlap, by target tile and then by source tile.
+    """Return every part in which a tile of the source and one of the target overlap, by target tile and then by source tile.
 
     Args:
         source: who holds the tensor.
@@ -124,6 +124,6 @@ def scattered(target: Tiled) -> Iterator[tuple[Replica, Tile]]:
 
 
 def part_bytes(tile: Tile, other: Tile, element_bytes: int) -> float:
-    """Bytes in which two tiles overlap."""
+    """Return the bytes in which two tiles overlap."""
     both = zip(tile, other, strict=True)
     return float(element_bytes * prod(max(0, min(one[1], two[1]) - max(one[0], two[0])) for one, two in both))

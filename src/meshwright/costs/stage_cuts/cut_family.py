@@ -62,13 +62,13 @@ class CutFamily:
     _known: dict[int, NDArray[np.int64]] = field(default_factory=dict, repr=False)
 
     def cuts(self, num_chunks: int) -> NDArray[np.int64]:
-        """First unit of each chunk and, last, ``u``, of every cut, ``(f, k + 1)``."""
+        """Return the first unit of each chunk and, last, ``u``, of every cut, ``(f, k + 1)``."""
         if num_chunks not in self._known:
             self._known[num_chunks] = self._cuts(num_chunks)
         return self._known[num_chunks]
 
     def is_whole(self, num_chunks: int) -> bool:
-        """Whether the family is all cuts."""
+        """Return whether the family is all cuts."""
         return comb(len(self.starts) - 2, num_chunks - 1) <= MOST_CUTS
 
     def _cuts(self, k: int) -> NDArray[np.int64]:
@@ -86,7 +86,7 @@ class CutFamily:
         return np.array(list(results.values()), np.int64)
 
     def _measures(self) -> list[NDArray[np.float64]]:
-        """Work of each op, ``(n,)``."""
+        """Return the work of each op, ``(n,)``."""
         graph = self.graph
         result = []
         if self.is_roofline:
@@ -106,7 +106,7 @@ class CutFamily:
 def evenest(
     before: NDArray[np.float64], sends: NDArray[np.float64], num_chunks: int, slacks: Sequence[float]
 ) -> list[NDArray[np.int64]]:
-    """For each slack the cut that sends least of those whose busiest chunk is nearly the least busy one, ``(k + 1,)`` each.
+    """Return for each slack the cut that sends least of those whose busiest chunk is nearly the least busy, ``(k + 1,)`` each.
 
     Args:
         before: work of all units before each one, ``(u + 1,)``.

@@ -69,7 +69,7 @@ class CutPipeline(NamedTuple):
 
 @njit(inline="always")
 def _passes_s(pipe, stage, first, last):  # type: ignore[no-untyped-def]
-    """Seconds of both passes of a stage, and what it adds to a path down to it and back."""
+    """Return the seconds of both passes of a stage, and what it adds to a path down to it and back."""
     if pipe.skips_s.size > 0:
         sent = pipe.skips_s[0, pipe.way_of[stage], first, last]
         received = pipe.skips_s[1, pipe.way_of[max(0, stage - 1)], first, last]
@@ -85,7 +85,7 @@ def _passes_s(pipe, stage, first, last):  # type: ignore[no-untyped-def]
 
 @njit()
 def _bounds_s(pipe, tails_s, limit_s):  # type: ignore[no-untyped-def]
-    """Least way through all stages from a unit on, least time of them, and with tails, ``(p + 1, u + 1)`` each."""
+    """Return the least way through all stages from a unit on, least time of them, and with tails, ``(p + 1, u + 1)`` each."""
     p, u, m = len(pipe.transfer_s), len(pipe.forward_s) - 1, pipe.num_micro_batches
     way, span, ends = np.full((p + 1, u + 1), np.inf), np.full((p + 1, u + 1), np.inf), np.full((p + 1, u + 1), np.inf)
     held = pipe.held

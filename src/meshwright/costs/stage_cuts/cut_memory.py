@@ -61,7 +61,7 @@ class CutMemory:
 
     @classmethod
     def from_chain(cls, layout: Layout, chain: Chain) -> CutMemory:
-        """The memory of a layout's cuts, kept by the chain: rank orders and layouts that hold the same share it."""
+        """Return the memory of a layout's cuts, kept by the chain: rank orders and layouts that hold the same share it."""
         shape = layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches
         key = *shape, layout.recompute, state_factor(layout)
         if key not in chain.known:
@@ -88,7 +88,7 @@ class CutMemory:
         return float(self.peaks_bytes(self.leanest[None])[0])
 
     def peaks_bytes(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Bytes of the fullest rank, counted as `graph_work.GraphWork.memory` counts them, ``(f,)``."""
+        """Return the bytes of the fullest rank, counted as `graph_work.GraphWork.memory` counts them, ``(f,)``."""
         result: NDArray[np.float64] = _peaks_bytes(self.held, cuts)
         return result
 
@@ -136,7 +136,7 @@ def stage_bytes(held, cuts, stage):  # type: ignore[no-untyped-def]
 
 @njit()
 def _peaks_bytes(held, cuts):  # type: ignore[no-untyped-def]
-    """Of the stages of each cut, the one that holds most at its worst moment."""
+    """Return, of the stages of each cut, the one that holds most at its worst moment."""
     result = np.zeros(len(cuts))
     for one in range(len(cuts)):
         for stage in range(len(held.flying)):
@@ -163,7 +163,7 @@ def _leanest_cut(held, cuts):  # type: ignore[no-untyped-def]
 
 
 def most_flying(layout: Layout) -> NDArray[np.float64]:
-    """Micro-batches of each chunk that a stage keeps at the ticks which may be its worst, ``(p, t, v)``."""
+    """Return the micro-batches of each chunk that a stage keeps at the ticks which may be its worst, ``(p, t, v)``."""
     results = [np.array(kept_together(layout, stage))[:, ::2] for stage in range(layout.pp)]
     most = np.zeros((layout.pp, max(map(len, results)), layout.virtual_stages))
     for stage, ticks in enumerate(results):

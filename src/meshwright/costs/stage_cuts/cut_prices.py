@@ -72,7 +72,7 @@ class CutPricer:
         )
 
     def shortest(self) -> tuple[NDArray[np.int64] | None, bool]:
-        """The cut of the shortest step of a plain pipeline among those that fit, and whether the search came to its end."""
+        """Return the cut of the shortest step of a plain pipeline among those that fit, and whether the search was complete."""
         layout, chain, pipe = self.layout, self.chain, self.pipe
         best_s, result = np.inf, None
         guesses = [self.memory.leanest, *chain.evenest(layout.pp, SLACKS)]
@@ -91,7 +91,7 @@ class CutPricer:
         return result, bool(is_done)
 
     def best(self, seconds: Callable[[NDArray[np.int64]], float], below_s: float = np.inf) -> NDArray[np.int64] | None:
-        """The compared cut of the shortest step among those that fit; of equal ones the leanest and then the first.
+        """Return the compared cut of the shortest step among those that fit; of equal ones the leanest and then the first.
 
         Args:
             seconds: the step of a cut; what cannot be better is not asked.
@@ -108,7 +108,7 @@ class CutPricer:
         return None if best[-1] < 0 else cuts[best[-1]]
 
     def _bounds_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """At most the time of each cut's step but for rounding, ``(f,)``.
+        """Return at most the time of each cut's step but for rounding, ``(f,)``.
 
         A stage is busy with all its passes, the first one from its first to its last pass, and messages follow. Without replicas
         none do: the result is then the step's, and infinite for cuts that take longer than another one.
@@ -134,7 +134,7 @@ class CutPricer:
         return result
 
     def _least_tails_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """At most what messages add to the passes of each stage, ``(f, p)``.
+        """Return at most what messages add to the passes of each stage, ``(f, p)``.
 
         Where chunks hide messages between each other, the longest one of gradients begins when the backward passes of the last
         chunk begin to end. Those of a round are left then, and transfers that passes hold, which it may hide behind.
@@ -161,14 +161,14 @@ class CutPricer:
         return result
 
     def _groups(self, axis: str, stage: int) -> list[ProcessGroup]:
-        """Groups of a stage along an axis; where hosts are equal the slowest one."""
+        """Return the groups of a stage along an axis; where hosts are equal the slowest one."""
         if not is_uneven(self.wires, self.layout):
             return [slowest_group(self.wires, self.layout, axis, self.order)]
         groups = self.wires.layout(self.layout, self.order).groups(axis)[stage]
         return [PlacedGroups(len(one.devices[0]), (one,)) for one in groups]
 
     def placed_step_s(self, work: GraphWork, step_s: Callable[[GraphWork], float], cuts: NDArray[np.int64]) -> float:
-        """Seconds of a step on the devices of the ranks themselves.
+        """Return the seconds of a step on the devices of the ranks themselves.
 
         Args:
             work: the job under some cut of the layout.
@@ -181,12 +181,12 @@ class CutPricer:
         return step_s(replace(work, chunks=chunks, boundary_bytes=sent, given_bytes=received))
 
     def _of_stages(self, of_chunks: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sums over the chunks of each stage, ``(f, p)``, of what each chunk has, ``(f, k)``."""
+        """Return the sums over the chunks of each stage, ``(f, p)``, of what each chunk has, ``(f, k)``."""
         sums: NDArray[np.float64] = of_chunks.reshape(len(of_chunks), self.layout.virtual_stages, self.layout.pp).sum(axis=1)
         return sums
 
     def step_s(self, cuts: NDArray[np.int64]) -> float:
-        """Seconds of a step, as `GraphPricer.step_s` says."""
+        """Return the seconds of a step, as `GraphPricer.step_s` says."""
         layout, pricing = self.layout, (self.layout, self.wires, self.order, self.slowdown)
         if layout.copies == 1:  # nothing follows the passes
             return step_s(self._played(cuts), dict.fromkeys(range(layout.pp), 0.0))[0]
@@ -210,7 +210,7 @@ class CutPricer:
         return PlayedPipeline.play(layout, task_s, self.pipe.transfer_s[np.arange(len(own)), cuts[1:]])
 
     def _own_s(self, cuts: NDArray[np.int64], transfer_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Seconds of a micro-batch on each chunk of each cut, with its transfers unless direct, ``(f, k)``."""
+        """Return the seconds of a micro-batch on each chunk of each cut, with its transfers unless direct, ``(f, k)``."""
         own: NDArray[np.float64] = np.diff(self.chain.busy_s[cuts], axis=1)
         if not (self.layout.overlap_pp or self.chain.is_direct):
             ways = transfer_s[np.arange(own.shape[1]), cuts[:, 1:]]
@@ -218,7 +218,7 @@ class CutPricer:
         return own
 
     def _transfers_s(self, lane: Lane) -> NDArray[np.float64]:
-        """Seconds in which a micro-batch, or its gradient, goes past each place behind each chunk of a lane, ``(k, u + 1)``.
+        """Return seconds in which a micro-batch, or its gradient, passes each place behind each chunk of a lane, ``(k, u + 1)``.
 
         Nothing goes past the last one.
         """
@@ -239,7 +239,7 @@ class CutPricer:
         return seconds, np.array([kinds.index(both) for both in ways], np.int64)
 
     def _sent_s(self, ways: tuple[ProcessGroup, ...], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Seconds of transfers there or back, whichever take longer; prices take the one that is meant."""
+        """Return the seconds of transfers there or back, whichever take longer; prices take the one that is meant."""
         known, key = self.chain.known, (self.wires, ways, sizes.ndim)
         if key not in known:
             each, place = np.unique(sizes, return_inverse=True)
@@ -251,7 +251,7 @@ class CutPricer:
         return result
 
     def _pieces(self, cuts: NDArray[np.int64], stage: int) -> tuple[Pieces, Pieces]:
-        """Seconds and bytes of the ops of each chunk of a stage, backward and forward."""
+        """Return the seconds and bytes of the ops of each chunk of a stage, backward and forward."""
         starts = self.chain.starts[cuts]
         ranges = [slice(starts[chunk], starts[chunk + 1]) for chunk in range(stage, len(cuts) - 1, self.layout.pp)]
         backward, forward = (
@@ -262,7 +262,7 @@ class CutPricer:
 
 @njit()
 def span_s(pipe, turns, num_played, cuts):  # type: ignore[no-untyped-def]
-    """Seconds of the pipeline: its first micro-batches as played, and the busiest stage for each one after them."""
+    """Return the seconds of the pipeline: its first micro-batches as played, and the busiest stage for each one after them."""
     pp, v = len(pipe.way_of), (len(cuts) - 1) // len(pipe.way_of)
     task_s, send_s, busy_s = np.zeros((pp, v, 3)), np.zeros(pp * v), np.zeros(pp)
     for chunk in range(pp * v):

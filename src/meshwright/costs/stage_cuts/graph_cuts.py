@@ -69,7 +69,7 @@ def find_cuts(
     most_steps: float | None = None,
     below_s: float = np.inf,
 ) -> Cuts:
-    """The cut of the shortest step among those that fit.
+    """Return the cut of the shortest step among those that fit.
 
     Args:
         graph: the job.

@@ -55,7 +55,7 @@ class MixedDevices:
         return tuple(self.types[kind].peak_flops_per_s for kind in self.of_rank.tolist())
 
     def of_stages(self, layout: Layout, order: str = DEFAULT_ORDER) -> list[NDArray[np.int64]]:
-        """Types of the ranks of each stage in the layout's own numbering, ``p`` arrays."""
+        """Return the types of the ranks of each stage in the layout's own numbering, ``p`` arrays."""
         return np.split(self.of_rank[numbers(layout, order)], [layout.first_rank(stage) for stage in range(1, layout.pp)])
 
     def missing_bytes(self, work: GraphWork, order: str = DEFAULT_ORDER) -> float:
@@ -66,7 +66,7 @@ class MixedDevices:
         return float(max(bytes_ - left for bytes_, left in zip(held, room, strict=True)))
 
     def on_stages(self, work: GraphWork, costs: CostSettings, of_stages: Sequence[NDArray[np.int64]]) -> GraphWork:
-        """The work with each op timed on the slowest of the types of its stage."""
+        """Return the work with each op timed on the slowest of the types of its stage."""
         forward_s, backward_s = work.forward_s.copy(), work.backward_s.copy()
         for stage, kinds in enumerate(of_stages):
             ops = work.ops_of(stage)
@@ -74,7 +74,7 @@ class MixedDevices:
         return replace(work, forward_s=forward_s, backward_s=backward_s)
 
     def of_replica(self, work: GraphWork, costs: CostSettings, replica: int, order: str = DEFAULT_ORDER) -> GraphWork:
-        """The work as one replica does it by itself, on its own devices."""
+        """Return the work as one replica does it by itself, on its own devices."""
         own = [kinds[replica : replica + 1] for kinds in self.of_stages(work.layout, order)]
         return self.on_stages(work, costs, own)
 
@@ -87,7 +87,7 @@ class MixedDevices:
         order: str = DEFAULT_ORDER,
         chain: Chain | None = None,
     ) -> GraphWork:
-        """The work of a layout, its pipeline cut for the devices of its stages; of cuts that do not fit the one that lacks least.
+        """Return the work of a layout, its pipeline cut for its stages' devices; of cuts that do not fit, that which lacks least.
 
         Args:
             graph: the job.
@@ -118,7 +118,7 @@ class MixedDevices:
     def _op_times_s(
         self, graph: JobGraph, layout: Layout, kinds: NDArray[np.int64], costs: CostSettings, ops: Any = slice(None)
     ) -> NDArray[np.float64]:
-        """Seconds of ops, all by default, forward and backward on the slowest of some types, ``(2, n)``."""
+        """Return the seconds of ops, all by default, forward and backward on the slowest of some types, ``(2, n)``."""
         of_layout = id(graph), layout.micro_batch, layout.recompute, layout.sp_d, layout.sp_h, layout.sp_w, costs
         times = []
         for kind in np.unique(kinds).tolist():
@@ -132,7 +132,7 @@ class MixedDevices:
     def _least_busy(
         self, graph: JobGraph, layout: Layout, costs: CostSettings, of_stages: Sequence[NDArray[np.int64]]
     ) -> tuple[int, ...] | None:
-        """Where the busiest stage takes least; None where there are fewer units than stages."""
+        """Return where the busiest stage takes least; None where there are fewer units than stages."""
         starts = [*layer_starts(graph).tolist(), graph.num_ops]
         if len(starts) - 1 < layout.pp:
             return None

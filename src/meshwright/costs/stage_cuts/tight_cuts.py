@@ -49,7 +49,7 @@ BETTER = 1e-9
 def tight_cuts(
     pipe: CutPipeline, turns: NDArray[np.int32], num_played: int, family: NDArray[np.int64], most_steps: float | None
 ) -> tuple[list[NDArray[np.int64]], float]:
-    """Cuts that fit, and bytes that the fullest device holds at least with any cut; infinite where none fits.
+    """Return the cuts that fit, and bytes that the fullest device holds at least with any cut; infinite where none fits.
 
     Args:
         pipe: is cut; its chunks share memory.
@@ -130,7 +130,7 @@ def _priced_cuts(pipe, result, steps):  # type: ignore[no-untyped-def]
 
 @njit()
 def _overfill_bytes(pipe, cuts):  # type: ignore[no-untyped-def]
-    """Bytes that a cut holds beyond the devices' memory, of all stages together."""
+    """Return the bytes that a cut holds beyond the devices' memory, of all stages together."""
     over = 0.0
     for stage in range(len(pipe.held.flying)):
         over += max(0.0, stage_bytes(pipe.held, cuts, stage).max() - pipe.capacity_bytes)

@@ -59,7 +59,7 @@ class Chain:
     def from_graph(
         cls, graph: JobGraph, layout: Layout, device: DeviceType, costs: CostSettings, family: CutFamily | None = None
     ) -> Chain:
-        """The chain of a graph whose micro-batches are those of a layout; with the family of another one of it, if known.
+        """Return the chain of a graph whose micro-batches are those of a layout; with the family of another one of it, if known.
 
         Raises:
             PlanError, GraphError: as `graph_work.describe_graph`.
@@ -118,7 +118,7 @@ class Chain:
         return len(self.starts) - 1
 
     def evenest(self, num_stages: int, slacks: Sequence[float]) -> list[NDArray[np.int64]]:
-        """For each slack a cut of one chunk a stage whose busiest one computes little, see `cut_family.evenest`."""
+        """Return for each slack a cut of one chunk a stage whose busiest one computes little, see `cut_family.evenest`."""
         key = num_stages, *slacks
         if key not in self.known:
             self.known[key] = evenest(self.busy_s, np.zeros(self.num_units + 1), num_stages, slacks)
@@ -126,7 +126,7 @@ class Chain:
         return cuts
 
     def least_busiest_s(self, num_stages: int, num_chunks: int) -> float:
-        """Seconds that a micro-batch takes on the busiest stage, at least, with any cut; of several chunks any of the family."""
+        """Return seconds that a micro-batch takes on the busiest stage, at least, with any cut; of several chunks any of them."""
         if num_chunks == 1:
             return float(np.diff(self.busy_s[self.evenest(num_stages, (0.0,))[0]]).max())
         cuts = self.family.cuts(num_stages * num_chunks)
@@ -137,7 +137,7 @@ class Chain:
 def run_bytes(
     graph: JobGraph, starts: NDArray[np.int64], made_bytes: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Bytes that each run of units sends to later units and gets from earlier ones, each output once, ``(u + 1, u + 1)`` each.
+    """Return bytes that each run of units sends to later units and gets from earlier ones, each output once.
 
     Args:
         graph: the job.

@@ -38,7 +38,7 @@ def compressed_s(replicas: Replicas, code: AnyCompression) -> float:
 
 
 def tail_s(replicas: Replicas, stage: int, code: AnyCompression | None) -> float:
-    """Seconds behind the last backward pass of a stage until its gradients are summed, and decoded."""
+    """Return the seconds behind the last backward pass of a stage until its gradients are summed, and decoded."""
     messages_s = encode_s = decode_s = 0.0
     lane = whole_lane(replicas.pricer.wires, replicas.layout, replicas.pricer.order).at(stage)
     for message in _summed(replicas, stage):
@@ -65,7 +65,7 @@ def coding(replicas: Replicas, stage: int, message: Message, code: AnyCompressio
 def coded_messages(
     replicas: Replicas, code: AnyCompression
 ) -> tuple[Callable[[int], tuple[Message, ...]], dict[int, tuple[float, float]]]:
-    """The coded messages of each stage and its seconds of encoding and decoding, for the event path."""
+    """Return the coded messages of each stage and its seconds of encoding and decoding, for the event path."""
     codecs, sent = {}, {}
     for stage in range(replicas.layout.pp):
         summed = replicas.work.summed(stage)
@@ -77,7 +77,7 @@ def coded_messages(
 
 
 def compression_bytes(replicas: Replicas, code: AnyCompression) -> float:
-    """Bytes that a rank of the fullest stage holds in addition."""
+    """Return the bytes that a rank of the fullest stage holds in addition."""
     results = []
     for stage in range(replicas.layout.pp):
         results.append(sum(coding(replicas, stage, message, code).extra_bytes for message in _summed(replicas, stage)))
@@ -106,14 +106,14 @@ def coded_shards(work: StepWork, code: Quantise) -> LayoutWork:
 
 
 def shard_bytes(work: LayoutWork, code: Quantise) -> float:
-    """Bytes that a rank of the fullest stage holds in addition: what its gradients lost, in 4 bytes a number."""
+    """Return the bytes that a rank of the fullest stage holds in addition: what its gradients lost, in 4 bytes a number."""
     if not code.error_feedback or code.what == "parameters":
         return 0.0
     return 4.0 * max(stage.parameters for stage in work.stages)
 
 
 def sent_share(work: LayoutWork, code: Quantise) -> float:
-    """Bytes of the gradients that are sent, over those without coding."""
+    """Return the bytes of the gradients that are sent, over those without coding."""
     return 1.0 if code.what == "parameters" else coded_share(code, work.layout.gradient_bytes)
 
 
@@ -123,7 +123,7 @@ def _coded_block(block: BlockWork, layout: Layout, code: Quantise) -> BlockWork:
 
 
 def _coded(items: Pass, layout: Layout, code: Quantise) -> Pass:
-    """A pass with coded messages, each behind the kernels that code it; messages overlap with what they overlapped with."""
+    """Return a pass with coded messages, each behind the kernels that code it; messages overlap as they did."""
     return joined([_coded_items(item, layout, code) for item in items])
 
 

@@ -89,7 +89,7 @@ def rounds(topology: str, num_replicas: int, per_host: int) -> list[Round]:
 
 
 def rounds_of(replicas: Replicas, topology: str) -> list[Round]:
-    """The rounds of a topology among replicas on their devices.
+    """Return the rounds of a topology among replicas on their devices.
 
     Raises:
         PlanError: a number of replicas or hosts that the topology cannot pair, or, for ``aer``, hosts that are not equally full.
@@ -106,7 +106,7 @@ def rounds_of(replicas: Replicas, topology: str) -> list[Round]:
 
 
 def can_pair(replicas: Replicas, topology: str) -> bool:
-    """Whether a topology can pair the replicas on their devices."""
+    """Return whether a topology can pair the replicas on their devices."""
     try:
         rounds_of(replicas, topology)
     except PlanError:
@@ -130,7 +130,7 @@ def round_s(replicas: Replicas, one: Round) -> float:
 
 
 def message_of(one: Round, whole: Group) -> tuple[Operation, Group]:
-    """The operation of each group of a round, and the places of its replicas on equal hosts.
+    """Return the operation of each group of a round, and the places of its replicas on equal hosts.
 
     Args:
         one: the round.
@@ -145,7 +145,7 @@ def message_of(one: Round, whole: Group) -> tuple[Operation, Group]:
 
 
 def mean_step_s(local_s: float, sigma: float, rounds_s: Sequence[float]) -> float:
-    """Mean seconds of a step: ``mean over the rounds of max(C, c)``, ``C`` that of the slower of two with a step of slack.
+    """Return mean step seconds: ``mean over the rounds of max(C, c)``, ``C`` that of the slower of two with a step of slack.
 
     Two count whatever the size of a group. Steps of up to 32 replicas, played one by one, differ by at most 4 % (``sigma`` 0.1)
     or 10 % (0.3) with short rounds. With rounds of about a step they take up to 9 % or 26 % longer, with rounds of two steps 3 %.
@@ -160,7 +160,7 @@ def mean_step_s(local_s: float, sigma: float, rounds_s: Sequence[float]) -> floa
 
 
 def gossip_s(replicas: Replicas, training: Gossip) -> float:
-    """Mean seconds of a step, see `mean_step_s`.
+    """Return the mean seconds of a step, see `mean_step_s`.
 
     Raises:
         PlanError: replicas or hosts that the topology cannot pair.

@@ -98,7 +98,7 @@ def fabric_steps(name: str, num_ranks: int) -> FabricSteps:
 
 
 def _round_s(fabric: GossipFabric, one: Round, num_ranks: int) -> float:
-    """Seconds of the averaging of a round; none inside a host."""
+    """Return the seconds of the averaging of a round; none inside a host."""
     operation, group = message_of(one, Group(num_ranks, min(fabric.per_host, num_ranks), 1, 1))
     if group.size <= group.per_host:
         return 0.0

@@ -35,12 +35,12 @@ UPDATE_SHARE = 0.5
 
 
 def one_batch_s(forward_s: Sequence[float], target_s: Sequence[float], update_s: Sequence[float], depth: int) -> float:
-    """Seconds of one batch by itself: ``sum f + D max t + max u``."""
+    """Return the seconds of one batch by itself: ``sum f + D max t + max u``."""
     return sum(forward_s) + depth * max(target_s) + max(update_s)
 
 
 def streaming_s(forward_s: Sequence[float], target_s: Sequence[float], update_s: Sequence[float]) -> float:
-    """Seconds of each of many batches in a row: ``max (f + t + u)``; no device ever waits."""
+    """Return the seconds of each of many batches in a row: ``max (f + t + u)``; no device ever waits."""
     return max(f + t + u for f, t, u in zip(forward_s, target_s, update_s, strict=True))
 
 
@@ -62,7 +62,7 @@ class LocalBlocks(NamedTuple):
     error_bytes: tuple[float, ...]
 
     def streaming_s(self, stride: int) -> float:
-        """Seconds of each of many micro-batches: of the busiest block, or of the one that sends longest, errors too."""
+        """Return seconds of each of many micro-batches: of the busiest block, or of the one that sends longest, errors too."""
         sent_s = [*self.send_s, 0.0]
         for block, seconds in enumerate(self.error_s):
             sent_s[error_sender(block, stride, len(self.forward_s))] += seconds
@@ -70,17 +70,17 @@ class LocalBlocks(NamedTuple):
 
 
 def error_sender(block: int, stride: int, num_blocks: int) -> int:
-    """The block whose error a block gets: the one ``stride`` behind it, or the last one."""
+    """Return the block whose error a block gets: the one ``stride`` behind it, or the last one."""
     return min(block + stride, num_blocks - 1)
 
 
 def makes_own_targets(training: LocalUpdate) -> bool:
-    """Whether targets are labels that each block has, so that it gets no error."""
+    """Return whether targets are labels that each block has, so that it gets no error."""
     return training.preset in ("sil", "greedy")
 
 
 def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
-    """The blocks of a job: a pipeline stage each.
+    """Return the blocks of a job: a pipeline stage each.
 
     Raises:
         PlanError: replicas, which would have to be summed, or a stage of several chunks.
@@ -101,7 +101,7 @@ def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
 
 
 def activation_sends_s(replicas: Replicas) -> tuple[float, ...]:
-    """Seconds of a micro-batch's activations from each stage to the next one, ``(p - 1,)``.
+    """Return the seconds of a micro-batch's activations from each stage to the next one, ``(p - 1,)``.
 
     Raises:
         PlanError: replicas, which would have to be summed, or a stage of several chunks.
@@ -134,13 +134,13 @@ def held_more_bytes(work: StepWork, training: LocalUpdate) -> float:
 
 
 def output_of(replicas: Replicas, stage: int) -> tuple[Message, ...]:
-    """A micro-batch's activations behind a stage."""
+    """Return a micro-batch's activations behind a stage."""
     work = replicas.work
     return work.sent(stage) if stage < replicas.layout.pp - 1 else work.last_output
 
 
 def sent_s(replicas: Replicas, stage: int, messages: tuple[Message, ...]) -> float:
-    """Seconds of messages between a stage and the next one; errors from farther away are priced as from there."""
+    """Return the seconds of messages between a stage and the next one; errors from farther away are priced as from there."""
     pricer, layout = replicas.pricer, replicas.layout
     lane = whole_lane(pricer.wires, layout, pricer.order)
     groups = {**lane.at(stage + 1), "pp": lane.boundary[stage]}
@@ -174,7 +174,7 @@ class TrainedPart(NamedTuple):
     width_bytes: float = 0.0
 
     def sending_s(self, num_micro_batches: float) -> float:
-        """Seconds in which micro-batches go forward through the part and over the cut, one at a time on each stage."""
+        """Return the seconds in which micro-batches go forward through the part and over the cut, one at a time on each stage."""
         spans_s = [*self.forward_s, *self.send_s, self.crossing_s]
         return sum(spans_s) + (num_micro_batches - 1) * max(spans_s)
 
@@ -197,7 +197,7 @@ class PartsTraining(NamedTuple):
     label_bytes: float
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences about the bytes that cross the cuts, and those that are kept."""
+        """Return sentences about the bytes that cross the cuts, and those that are kept."""
         sent, against = (sum(one) / 1e9 for one in (self.cut_bytes, self.pipeline_bytes))
         sentences = [
             f"{sent:,.4g} GB go over the cuts in the whole training, against {against:,.4g} GB in as many epochs of a pipeline"
@@ -214,7 +214,7 @@ def epochs_s(
     labels_s: Sequence[float] = (),
     recovery_epoch_s: float = 0.0,
 ) -> float:
-    """Seconds of the whole training.
+    """Return the seconds of the whole training.
 
     ``E_L N (f_L + b_L) + N f_L + E_R N (f_R + b_R)`` one behind the other, the longest of them all at once; then an epoch of the
     whole model for each epoch of recovery. Synthetic labels are sent once, before anything.
@@ -234,7 +234,7 @@ def epochs_s(
 
 
 def cut_bytes(training: LocalUpdate, width_bytes: float) -> float:
-    """Bytes over a cut in the whole training: ``C h``, in turn ``N h``, and ``2 N h`` in an epoch of recovery.
+    """Return the bytes over a cut in the whole training: ``C h``, in turn ``N h``, and ``2 N h`` in an epoch of recovery.
 
     Args:
         training: its schedule, samples and classes.
@@ -253,7 +253,7 @@ def parts_training(
     recovery_s: float,
     sending_s: Callable[[TrainedPart, float], float] = TrainedPart.sending_s,
 ) -> PartsTraining:
-    """A training of all parts.
+    """Return a training of all parts.
 
     Args:
         training: its schedule and epochs.
@@ -283,7 +283,7 @@ def parts_training(
 
 
 def trained_parts(replicas: Replicas, training: LocalUpdate) -> tuple[TrainedPart, ...]:
-    """The parts of a job, each by itself.
+    """Return the parts of a job, each by itself.
 
     Raises:
         PlanError: replicas, which would have to be summed, a stage of several chunks, or a schedule of other passes.
@@ -311,7 +311,7 @@ def trained_parts(replicas: Replicas, training: LocalUpdate) -> tuple[TrainedPar
 
 
 def part_step_s(replicas: Replicas, part: TrainedPart) -> float:
-    """Seconds of a step of a part: of a pipeline of its stages, and of the slowest optimizer behind its passes."""
+    """Return the seconds of a step of a part: of a pipeline of its stages, and of the slowest optimizer behind its passes."""
     k = len(part.forward_s)
     layout = replicas.layout.model_copy(update={"pp": k})
     task_s = np.zeros((k, 1, 3))

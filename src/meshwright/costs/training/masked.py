@@ -38,12 +38,12 @@ from .synchronisation import synchronous_s
 
 
 def cycle_s(core_s: float, full_s: float, training: Masked, resharding_s: float = 0.0) -> float:
-    """Seconds of a cycle: ``k_c t_c + k_f t_f + 2 t_r``."""
+    """Return the seconds of a cycle: ``k_c t_c + k_f t_f + 2 t_r``."""
     return training.core_steps * core_s + training.full_steps * full_s + 2.0 * resharding_s
 
 
 def cycle_bytes(core_bytes: float, full_bytes: float, training: Masked) -> float:
-    """Bytes that a rank sums over its replicas in a cycle: ``k_c mu W + k_f W``."""
+    """Return the bytes that a rank sums over its replicas in a cycle: ``k_c mu W + k_f W``."""
     return training.core_steps * core_bytes + training.full_steps * full_bytes
 
 
@@ -91,7 +91,7 @@ class MaskedStep(NamedTuple):
 
 
 def masked_step(training: Masked, full: Replicas, core: Replicas, share: float) -> MaskedStep:
-    """Steps of both phases.
+    """Return the steps of both phases.
 
     Args:
         training: the cycle.
@@ -107,7 +107,7 @@ def masked_step(training: Masked, full: Replicas, core: Replicas, share: float) 
 
 
 def core_replicas(replicas: Replicas, training: Masked) -> Replicas:
-    """The core by the same plan.
+    """Return the core by the same plan.
 
     Raises:
         GraphError, PlanError: the job has no such core, or the layout cannot cut it.
@@ -121,7 +121,7 @@ def core_memory(whole: StageMemory, core: StageMemory) -> StageMemory:
 
 
 def model_place(work: StepWork, order: str, hosts: NDArray[np.int64]) -> ModelPlace:
-    """The places of the parts of a job's model.
+    """Return the places of the parts of a job's model.
 
     Args:
         work: of the whole job, by the plan of a phase.
@@ -134,7 +134,7 @@ def model_place(work: StepWork, order: str, hosts: NDArray[np.int64]) -> ModelPl
 
 
 def resharding_s(source: ModelPlace, target: ModelPlace, wires: GroupNetwork) -> float:
-    """Seconds in which weights and optimizer go from the places of one plan to those of another; none between equal ones.
+    """Return seconds in which weights and optimizer go from the places of one plan to another's; none between equal ones.
 
     A host sends over the cards of all its devices, a part each.
 
@@ -154,7 +154,7 @@ SUM = "gradient sum"
 
 
 def core_work(work: StepWork, core: Core, launch_s: float) -> StepWork:
-    """The work of the core.
+    """Return the work of the core.
 
     Args:
         work: of the whole job under a layout.
@@ -175,7 +175,7 @@ def core_work(work: StepWork, core: Core, launch_s: float) -> StepWork:
 
 
 def parameter_share(work: StepWork, core: StepWork) -> float:
-    """Share of the weights that a core has, ``mu``: of all that the ranks of one replica hold."""
+    """Return the share of the weights that a core has, ``mu``: of all that the ranks of one replica hold."""
     return core.weights / work.weights
 
 
@@ -194,7 +194,7 @@ def _of_graph(work: GraphWork, core: Core, launch_s: float) -> GraphWork:
 
 
 def _of_rank(work: LayoutWork, rank: int) -> LayoutWork:
-    """Thin matrices in the layers; experts and weights that travel in passes are not cut so."""
+    """Return thin matrices in the layers; experts and weights that travel in passes are not cut so."""
     layout, shape = work.layout, work.shape
     if shape.num_experts > 1 or shape.latent is not None:
         problem = f"is known for dense layers; {shape.name} has others"
@@ -213,7 +213,7 @@ def _of_rank(work: LayoutWork, rank: int) -> LayoutWork:
 
 
 def _thin_block(block: BlockWork, rank: int) -> BlockWork:
-    """A block with thin matrices; itself where no matrix has less weights so."""
+    """Return a block with thin matrices; itself where no matrix has less weights so."""
     gone = sum(_gone(item, rank) for item in block.backward if isinstance(item, Product) and item.is_weight)
     if not gone:
         return block
@@ -228,12 +228,12 @@ def _thin_block(block: BlockWork, rank: int) -> BlockWork:
 
 
 def _gone(product: Product, rank: int) -> float:
-    """Weights that a gradient of a matrix has less."""
+    """Return the weights that a gradient of a matrix has less."""
     return float(product.batch * max(0, product.m * product.n - rank * (product.m + product.n)))
 
 
 def _thin(items: Pass, rank: int) -> Pass:
-    """A pass with two thin products in place of one, where they compute less; messages overlap with both."""
+    """Return a pass with two thin products in place of one, where they compute less; messages overlap with both."""
     made, share = [], 1.0
     for item in items:
         if isinstance(item, Product) and item.is_weight:
@@ -243,7 +243,7 @@ def _thin(items: Pass, rank: int) -> Pass:
 
 
 def _thin_items(item: Item, rank: int, share: float) -> tuple[Item, ...]:
-    """An item of the core; ``share`` of the weights of the last gradient are left, which a sum of it sweeps."""
+    """Return an item of the core; ``share`` of the weights of the last gradient are left, which a sum of it sweeps."""
     if isinstance(item, Sweep) and item.name.endswith(SUM):
         return (replace(item, moved_bytes=share * item.moved_bytes),)
     if not isinstance(item, Product) or item.is_attention:

@@ -81,7 +81,7 @@ class Replicas:
         return np.array([pricer.step_s(shown(work).with_gradient_share(0.0)) for work, pricer in self.alone])
 
     def averaged_s(self, share: float) -> float:
-        """Seconds of a step behind whose last backward pass ``share`` of the gradients' bytes is summed, and hidden nowhere."""
+        """Return seconds of a step behind whose last backward pass ``share`` of the gradients' bytes is summed, unhidden."""
         return self.pricer.step_s(shown(self.work).with_gradient_share(share))
 
     @cached_property
@@ -95,7 +95,7 @@ class Replicas:
         return self.gradient_bytes if self.num_summing > 1 else 0.0
 
     def process_group(self, stage: int) -> ProcessGroup:
-        """How the replicas of a stage's ranks are spread over hosts."""
+        """Return how the replicas of a stage's ranks are spread over hosts."""
         return whole_lane(self.pricer.wires, self.layout, self.pricer.order).at(stage)["dp_cp"]
 
     def regular(self) -> Group:
@@ -114,7 +114,7 @@ class Replicas:
         return group
 
     def group_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup | None = None) -> float:
-        """Seconds of a message over all replicas, or over some; of the slowest stage."""
+        """Return the seconds of a message over all replicas, or over some; of the slowest stage."""
         if self.num_replicas == 1 or payload_bytes <= 0:
             return 0.0
         wires = self.pricer.wires
@@ -124,7 +124,7 @@ class Replicas:
 
 
 def shown(work: Work) -> Work:
-    """The work whose gradients hide behind nothing."""
+    """Return the work whose gradients hide behind nothing."""
     made: Work = replace(cast(Any, work), layout=work.layout.model_copy(update={"overlap_dp": False}))
     return made
 
@@ -135,7 +135,7 @@ NUM_POINTS = 4001
 
 @lru_cache(maxsize=4096)
 def slowest_of(num_replicas: int, sigma: float, num_steps: int = 1) -> float:
-    """Expected largest sum of steps over the mean of that sum; 1 where nothing varies.
+    """Return the expected largest sum of steps over the mean of that sum; 1 where nothing varies.
 
     A sum of lognormal times is taken for lognormal with the sum's own mean and variance, whose logarithm's standard deviation is
     ``sqrt(log(1 + (exp(sigma^2) - 1) / H))``: the loss falls by about the root of the number of steps.

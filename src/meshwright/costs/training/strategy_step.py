@@ -51,7 +51,7 @@ class StrategyStep(NamedTuple):
 
 
 def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCompression | None = None) -> StrategyStep:
-    """The closed form of a strategy.
+    """Return the closed form of a strategy.
 
     Args:
         replicas: of the layout; `check_strategy` has accepted the strategy.

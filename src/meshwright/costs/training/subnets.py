@@ -27,7 +27,7 @@ DENSE = re.compile(r"(?i)(^|[^a-z])(dense|linear|fc|fully.?connected|mlp|gemm|ad
 
 
 def subnet_parameters(widths: tuple[int, ...], num_workers: int) -> float:
-    """Weights of a subnet: ``d h / n + (L - 2) (h / n)^2 + (h / n) o`` for equal hidden widths.
+    """Return the weights of a subnet: ``d h / n + (L - 2) (h / n)^2 + (h / n) o`` for equal hidden widths.
 
     Args:
         widths: of input, hidden layers and output, ``(L + 1,)``.
@@ -39,14 +39,14 @@ def subnet_parameters(widths: tuple[int, ...], num_workers: int) -> float:
 
 
 def round_bytes(widths: tuple[int, ...], num_workers: int, number_bytes: float = 4.0) -> float:
-    """Bytes of a round, out and back, of all workers: ``2 bytes (d h + (L - 2) h^2 / n + h o)``."""
+    """Return the bytes of a round, out and back, of all workers: ``2 bytes (d h + (L - 2) h^2 / n + h o)``."""
     return 2 * number_bytes * num_workers * subnet_parameters(widths, num_workers)
 
 
 def round_s(
     sub_s: float, every: int, subnet_bytes: float, num_workers: int, bytes_per_s: float, server: str, latency_s: float
 ) -> float:
-    """Seconds of a round: ``H C + latency + max(server's way, worker's way)``.
+    """Return the seconds of a round: ``H C + latency + max(server's way, worker's way)``.
 
     A central server sends and gets ``n S`` both ways over its one card; held by all workers together, each sends and gets ``S``.
 
@@ -78,7 +78,7 @@ class SubnetRound(NamedTuple):
 
 
 def subnet_round(replicas: Replicas) -> SubnetRound:
-    """A round of a job on several workers.
+    """Return a round of a job on several workers.
 
     Raises:
         PlanError: the job is no chain of layers of neurons, or is cut by ``pp``.
@@ -94,7 +94,7 @@ def subnet_round(replicas: Replicas) -> SubnetRound:
 
 
 def subnets_s(replicas: Replicas, training: IndependentSubnets) -> tuple[float, float]:
-    """Mean seconds of a step, and bytes that a worker sends for each step.
+    """Return the mean seconds of a step, and bytes that a worker sends for each step.
 
     Raises:
         PlanError: the job is no chain of layers of neurons, or is cut by ``pp``.
@@ -109,7 +109,7 @@ def subnets_s(replicas: Replicas, training: IndependentSubnets) -> tuple[float, 
 
 
 def op_shares(work: object, num_workers: int) -> NDArray[np.float64]:
-    """The share of each op that a subnet has: ``1 / n^2`` between hidden layers, else ``1 / n``.
+    """Return the share of each op that a subnet has: ``1 / n^2`` between hidden layers, else ``1 / n``.
 
     Raises:
         PlanError: the job is no chain of layers of neurons, or is cut by ``pp``.

@@ -17,13 +17,13 @@ ROUNDS = 400
 
 
 def synchronous_s(replicas: Replicas) -> float:
-    """Seconds of a synchronous step whose replicas wait for the slowest: ``E[max C] + what is shown of the sum``."""
+    """Return the seconds of a synchronous step whose replicas wait for the slowest: ``E[max C] + what is shown of the sum``."""
     late = slowest_of(replicas.num_replicas, replicas.straggler_sigma)
     return replicas.synchronous_s + (late - 1) * replicas.local_s
 
 
 def local_sgd_s(replicas: Replicas, every: int, share: float = 1.0) -> float:
-    """Mean seconds of a step with one average of the parameters after ``every`` steps.
+    """Return the mean seconds of a step with one average of the parameters after ``every`` steps.
 
     ``t = (1/H) (E[max over workers of the sum of H steps] + AR_n(W))``.
 
@@ -40,7 +40,7 @@ def local_sgd_s(replicas: Replicas, every: int, share: float = 1.0) -> float:
 
 
 def periodic_s(replicas: Replicas, training: LocalSgd | PostLocalSgd | DiLoCo) -> float:
-    """Mean seconds of a step of local SGD, post-local SGD or DiLoCo."""
+    """Return the mean seconds of a step of local SGD, post-local SGD or DiLoCo."""
     if isinstance(training, LocalSgd):
         return local_sgd_s(replicas, training.every)
     if isinstance(training, PostLocalSgd):
@@ -55,7 +55,7 @@ def periodic_s(replicas: Replicas, training: LocalSgd | PostLocalSgd | DiLoCo) -
 
 
 def bytes_of_period(training: LocalSgd | PostLocalSgd | DiLoCo, gradient_bytes: float) -> float:
-    """Bytes per step of the buffers that are averaged, against ``W`` of synchronous training."""
+    """Return the bytes per step of the buffers that are averaged, against ``W`` of synchronous training."""
     share = training.quantise_bits / 32 if isinstance(training, DiLoCo) else 1.0
     if isinstance(training, PostLocalSgd):
         first = training.warmup_steps / training.num_steps
@@ -64,7 +64,7 @@ def bytes_of_period(training: LocalSgd | PostLocalSgd | DiLoCo, gradient_bytes: 
 
 
 def server_round_s(replicas: Replicas) -> float:
-    """Seconds in which a worker sends its gradients to the server and gets parameters back, ``2 W beta``."""
+    """Return the seconds in which a worker sends its gradients to the server and gets parameters back, ``2 W beta``."""
     if replicas.num_replicas == 1:
         return 0.0
     group = replicas.regular()._replace(size=2, per_host=1)  # ranks of a replica on one host send at once
@@ -72,7 +72,7 @@ def server_round_s(replicas: Replicas) -> float:
 
 
 def server_s(replicas: Replicas, training: StaleSynchronous | Asynchronous) -> float:
-    """Mean seconds in which all workers do one step each, with stale parameters from a server.
+    """Return the mean seconds in which all workers do one step each, with stale parameters from a server.
 
     With stragglers each worker's steps are drawn, from a generator of a fixed seed.
     """
@@ -86,19 +86,19 @@ def server_s(replicas: Replicas, training: StaleSynchronous | Asynchronous) -> f
 
 
 def num_carrying(replicas: Replicas, training: StaleSynchronous | Asynchronous) -> float:
-    """Servers' hosts, counted in workers' hosts of equal cards; at most all of these. They bound the rate of both ways."""
+    """Return servers' hosts, counted in workers' hosts of equal cards; at most all of these. They bound both ways' rate."""
     return min(training.servers * replicas.server_cards, replicas.num_replicas // replicas.regular().per_host)
 
 
 def drawn_steps(worker_s: ArrayLike, sigma: float, num_rounds: int, seed: int = 0) -> NDArray[np.float64]:
-    """Seconds of the steps of each worker, ``(rounds, n)``: its own, times a lognormal factor of mean 1."""
+    """Return the seconds of the steps of each worker, ``(rounds, n)``: its own, times a lognormal factor of mean 1."""
     own = np.asarray(worker_s, np.float64)
     draws = np.random.default_rng(seed).normal(size=(num_rounds, len(own)))
     return np.asarray(own * np.exp(sigma * draws - sigma**2 / 2), np.float64)
 
 
 def server_rate(times_s: NDArray[np.float64], round_s: float, staleness: int | None, num_servers: float = 1) -> float:
-    """Steps a second of all workers together, by the max-plus recursion over rounds.
+    """Return the steps a second of all workers together, by the max-plus recursion over rounds.
 
     ``start_i^k = max(end_i^{k-1} + 2 W beta, max_j end_j^{k-1-s})``; without a bound, ``s`` infinite, the second term falls away.
     The servers' cards bound the rate by ``servers B / (2 W)``.

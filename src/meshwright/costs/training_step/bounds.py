@@ -97,12 +97,12 @@ class BoundedPricer(Pricer):
     )
 
     def sharing(self, other: BoundedPricer) -> BoundedPricer:
-        """A pricer that shares the priced blocks of another one, which differs in the rank order alone."""
+        """Return a pricer that shares the priced blocks of another one, which differs in the rank order alone."""
         shared = {name: getattr(other, name) for name in ("_blocks", "_passes", "_steps", "_parts")}
         return replace(self, **shared)
 
     def with_steps(self, steps: dict[object, Any]) -> Self:
-        """A pricer that shares the steps of passes with others of equal devices."""
+        """Return a pricer that shares the steps of passes with others of equal devices."""
         return replace(self, _steps=steps)
 
     def bound_s(self, work: LayoutWork) -> float:
@@ -129,7 +129,7 @@ class BoundedPricer(Pricer):
         return max(self._least_s(work, lane) for lane in lanes.values()) * (1 - ROUNDING)
 
     def _shared_bound_s(self, work: LayoutWork) -> float:
-        """The bound of a layout on equal devices, worked out once for schedules that have the same."""
+        """Return the bound of a layout on equal devices, worked out once for schedules that have the same."""
         layout, family = work.layout, self._family(work)
         schedule = layout.schedule if layout.is_bidirectional else layout.parts_gradients
         key = id(work.shared), schedule, layout.virtual_stages, layout.overlap_pp  # a family keeps what is shared
@@ -138,7 +138,7 @@ class BoundedPricer(Pricer):
         return self._bounds[key]
 
     def _family(self, work: LayoutWork) -> _Family:
-        """The parts that a layout on equal devices shares with those that differ in the order of passes alone."""
+        """Return the parts that a layout on equal devices shares with those that differ in the order of passes alone."""
         key = id(work.shared), work.layout.parts_gradients
         if key not in self._families:
             (lane,) = self.lanes(work)
@@ -157,7 +157,7 @@ class BoundedPricer(Pricer):
         return least_s
 
     def _most_hidden(self, work: LayoutWork, lane: Lane) -> float:
-        """Passes of a stage in its last round, over those of all its chunks, at most; infinite where that is not known.
+        """Return a stage's passes in its last round, over those of all its chunks, at most; infinite where that is unknown.
 
         Between two chunks of a stage run the passes of ``p - 1`` micro-batches.
         """
@@ -204,7 +204,7 @@ class BoundedPricer(Pricer):
         return _Tail(shown_s, hidden_s[0], hidden_s[1])
 
     def _spans_s(self, work: LayoutWork, lane: Lane, family: _Family | None) -> dict[int, tuple[float, Task]]:
-        """Seconds of some stages in a step without what follows their passes, and of the passes of all their chunks."""
+        """Return seconds of some stages in a step without what follows their passes, and of the passes of all chunks."""
         layout, v = work.layout, work.layout.virtual_stages
         m, last = layout.num_micro_batches, layout.pp - 1
         if layout.is_bidirectional:
@@ -246,7 +246,7 @@ class BoundedPricer(Pricer):
         return _Parts(of_stages, ahead_s, first_s, chunk_task_s(blocks, fullest), chunk_task_s(blocks, whole))
 
     def _joined_parts(self, work: LayoutWork) -> tuple[dict[int, Parts], Parts, Parts, Parts]:
-        """The parts of stages, of first chunks, of the fullest stage, and of all chunks, as `_parts_s` has their seconds."""
+        """Return parts of stages, of first chunks, of the fullest stage, and of all chunks, as `_parts_s` has their seconds."""
         pp, chunks = work.layout.pp, work.chunks
         if id(chunks) not in self._parts:  # the chunks stay with their parts, so that the id stays theirs
             joined = {stage: joined_parts(chunks[stage::pp]) for stage in end_stages(pp)}
@@ -258,7 +258,7 @@ class BoundedPricer(Pricer):
         return self._parts[id(chunks)][1]
 
     def _least_send_s(self, work: LayoutWork, lane: Lane) -> float:
-        """Seconds of the shortest transfer between two chunks."""
+        """Return the seconds of the shortest transfer between two chunks."""
         if not work.has_plain_boundary:
             return float(self._sends(work, lane).min())
         at = lane.at(0)
@@ -268,7 +268,7 @@ class BoundedPricer(Pricer):
         )
 
     def _tasks(self, work: LayoutWork, lane: Lane) -> list[Task]:
-        """Seconds of the tasks of each chunk, as `Pricer` sums them up."""
+        """Return the seconds of the tasks of each chunk, as `Pricer` sums them up."""
         if work.meshes or lane.kinds:
             task_s = self.task_s(work, self.blocks_of(work, lane))
             return [(float(f), float(b), float(w)) for f, b, w in task_s.transpose(1, 0, 2).reshape(-1, 3)]
@@ -282,13 +282,13 @@ def _num_tasks(schedule: str, pp: int, chunks_per_rank: int, num_micro_batches: 
 
 
 def _sum(tasks: Sequence[Task]) -> Task:
-    """The sum of some tasks, kind by kind."""
+    """Return the sum of some tasks, kind by kind."""
     forward_s, backward_s, weight_s = map(sum, zip((0.0, 0.0, 0.0), *tasks, strict=True))
     return forward_s, backward_s, weight_s
 
 
 def joined_parts(chunks: Sequence[ChunkWork]) -> Parts:
-    """The parts of some chunks together."""
+    """Return the parts of some chunks together."""
     counts: Counter[str] = Counter()
     for chunk in chunks:
         counts.update(dict(chunk.parts))
@@ -296,5 +296,5 @@ def joined_parts(chunks: Sequence[ChunkWork]) -> Parts:
 
 
 def end_stages(pp: int) -> tuple[int, ...]:
-    """The stages at which `Pricer.step_s` looks in any case."""
+    """Return the stages at which `Pricer.step_s` looks in any case."""
     return tuple(sorted({0, min(1, pp - 1), pp - 1}))

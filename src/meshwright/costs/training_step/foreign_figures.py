@@ -9,7 +9,7 @@ from .kernels import ANY, kernel_settings
 
 
 def foreign_figures(cluster: Cluster, costs: CostSettings, *, has_layers: bool) -> tuple[str, ...]:
-    """Figures of the cost model that were measured on other devices than those of a cluster, in words.
+    """Return the figures of the cost model that were measured on other devices than those of a cluster, in words.
 
     Args:
         cluster: where the job runs.

@@ -20,7 +20,7 @@ parameters."""
 
 
 def stage_spans(work: LayoutWork, stage: int, seconds: Mapping[str, float], *, is_backward: bool, way_s: float = 0.0) -> Spans:
-    """The blocks of a stage in the order of their passes; between two chunks of it run those of ``p - 1`` micro-batches.
+    """Return the blocks of a stage in the order of their passes; between two chunks of it run those of ``p - 1`` micro-batches.
 
     Args:
         work: the layout.
@@ -45,7 +45,7 @@ def stage_spans(work: LayoutWork, stage: int, seconds: Mapping[str, float], *, i
 
 
 def block_parameters(work: LayoutWork, stage: int) -> dict[str, float]:
-    """Dense parameters of each kind of layer, embedding and head of a stage; a tied table counts where it is kept."""
+    """Return dense parameters of each kind of layer, embedding and head of a stage; a tied table counts where it is kept."""
     held, own = work.stages[stage], [chunk for chunk in work.chunks if chunk.stage == stage]
     dense = {name: block.dense_parameters for name, block in work.block_weights.items()}
     layers, table = sum(number * dense[name] for name, number in held.layers.items()), dense["embedding"]
@@ -73,7 +73,7 @@ def exposed_s(spans: Spans, messages: Sequence[tuple[str, float]], *, is_backwar
 
 @njit()
 def after_s(spans, columns, whole_s):  # type: ignore[no-untyped-def]
-    """`exposed_s` backward, by the column of the shares that each carries."""
+    """Return `exposed_s` backward, by the column of the shares that each carries."""
     late_s = 0.0
     for column in (2, 3):
         own_s = whole_s[columns == column]
@@ -98,7 +98,7 @@ def after_s(spans, columns, whole_s):  # type: ignore[no-untyped-def]
 
 @njit()
 def before_s(spans, columns, whole_s):  # type: ignore[no-untyped-def]
-    """`exposed_s` forward, by the column of the shares that each carries."""
+    """Return `exposed_s` forward, by the column of the shares that each carries."""
     arrived, clock, waited = np.zeros(len(whole_s)), 0.0, 0.0
     for span in spans:
         n, seconds = span[0], span[1]
@@ -115,7 +115,7 @@ def before_s(spans, columns, whole_s):  # type: ignore[no-untyped-def]
 
 @njit()
 def op_spans(seconds, sizes, total):  # type: ignore[no-untyped-def]
-    """Spans of single ops, which hold ``sizes`` of the ``total`` bytes of a stage."""
+    """Return the spans of single ops, which hold ``sizes`` of the ``total`` bytes of a stage."""
     result = np.zeros((len(seconds), 4))
     result[:, 0], result[:, 1], result[:, 2] = 1.0, seconds, sizes / total
     return result

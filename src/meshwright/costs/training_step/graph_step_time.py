@@ -148,7 +148,7 @@ class GraphPricer(StepPricer):
         return Passes(task_s, np.zeros(num_chunks), computed_s)
 
     def _sends_s(self, work: GraphWork, lane: Lane) -> NDArray[np.float64]:
-        """Seconds of a transfer from each chunk to the next one, ``(k,)``, or forward and then back, ``(2 k,)``."""
+        """Return the seconds of a transfer from each chunk to the next one, ``(k,)``, or forward and then back, ``(2 k,)``."""
         send_s = np.zeros((len(lane.ways), len(work.chunks)))
         for way, groups in enumerate(lane.ways):
             for chunk in range(len(work.chunks)):
@@ -157,7 +157,7 @@ class GraphPricer(StepPricer):
         return send_s.reshape(-1)
 
     def _passes_s(self, work: GraphWork, lane: Lane) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Seconds of a micro-batch forward and backward through each op, with what its rank waits for others of its volume."""
+        """Return seconds of a micro-batch forward and backward through each op, with what its rank waits for in its volume."""
         volume, again = work.volume, work.layout.recompute == "full"
         if volume is None:
             return work.forward_s, work.backward_s
@@ -179,7 +179,7 @@ class GraphPricer(StepPricer):
         return forward_s, backward_s
 
     def _halos_s(self, work: GraphWork, stage: int, lane: Lane) -> dict[str, float]:
-        """Seconds of a step that a rank of a stage waits for others of its volume; nothing where none is cut."""
+        """Return the seconds of a step that a rank of a stage waits for others of its volume; nothing where none is cut."""
         if work.volume is None:
             return {}
         ops, (forward_s, backward_s) = work.ops_of(stage), self._passes_s(work, lane)
@@ -187,7 +187,7 @@ class GraphPricer(StepPricer):
         return {"halo exchange": work.layout.num_micro_batches * float(waited_s)}
 
     def _task_s(self, work: GraphWork, lane: Lane) -> NDArray[np.float64]:
-        """Seconds of the passes of each chunk, ``(p, v, 3)``."""
+        """Return the seconds of the passes of each chunk, ``(p, v, 3)``."""
         layout, (forward_s, backward_s) = work.layout, self._passes_s(work, lane)
         task_s = np.zeros((layout.pp, layout.virtual_stages, 3))
         for chunk, ops in enumerate(work.chunks):
@@ -195,14 +195,14 @@ class GraphPricer(StepPricer):
         return task_s
 
     def _pieces(self, work: GraphWork, stage: int, lane: Lane) -> tuple[Pieces, Pieces]:
-        """Seconds and bytes of the ops of each chunk of a stage, backward and forward."""
+        """Return the seconds and bytes of the ops of each chunk of a stage, backward and forward."""
         chunks = [work.chunks[chunk] for chunk in work.chunks_of(stage)]
         forward_s, backward_s = self._passes_s(work, lane)
         backward = [(backward_s[ops], work.gradient_bytes[ops]) for ops in chunks]
         return backward, [(forward_s[ops], work.graph.parameter_bytes[ops]) for ops in chunks]
 
     def _hidden_s(self, work: GraphWork, stage: int, lane: Lane, tail_s: float) -> float:
-        """Seconds of communication in a step that a stage is taken to hide behind its ops."""
+        """Return the seconds of communication in a step that a stage is taken to hide behind its ops."""
         layout, hidden_s = work.layout, 0.0
         if layout.overlap_pp and layout.pp > 1:
             sends = self._sends_s(work, lane)
@@ -213,12 +213,12 @@ class GraphPricer(StepPricer):
 
 
 def is_uneven(wires: GroupNetwork, layout: Layout) -> TypeGuard[PlacedNetwork]:
-    """Whether replicas differ and wait for each other; a single replica goes at its own pace."""
+    """Return whether replicas differ and wait for each other; a single replica goes at its own pace."""
     return isinstance(wires, PlacedNetwork) and layout.copies > 1
 
 
 def op_uncertainty(work: GraphWork) -> float:
-    """Relative uncertainty of the times of ops, one standard deviation."""
+    """Return the relative uncertainty of the times of ops, one standard deviation."""
     if not work.is_profiled:
         return ROOFLINE_UNCERTAINTY
     return PROFILED_UNCERTAINTY if work.share == 1 else DIVIDED_UNCERTAINTY

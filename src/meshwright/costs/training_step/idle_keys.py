@@ -29,7 +29,7 @@ LAYERS_ONLY = (
 
 
 def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
-    """The keys that are not at their defaults and change nothing, each with the reason.
+    """Return the keys that are not at their defaults and change nothing, each with the reason.
 
     Args:
         layout: how a job is cut.
@@ -66,7 +66,7 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
 
 
 def remarks(layout: Layout, *, has_layers: bool, request: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The keys that change nothing, in words, one remark a key.
+    """Return the keys that change nothing, in words, one remark a key.
 
     Args:
         layout, has_layers: as of `idle_keys`.

@@ -98,7 +98,7 @@ class AttentionSettings(settings.Settings):
     start_us: float = Field(ge=0)
 
     def reached(self, length: int, head_dim: int) -> float:
-        """The part of the share that a kernel reaches."""
+        """Return the part of the share that a kernel reaches."""
         narrow = self.narrow_share ** math.log2(WIDE_HEAD / min(head_dim, WIDE_HEAD)) if head_dim else 1.0
         return narrow * (length / (length + self.half_length) if length else 1.0)
 
@@ -148,7 +148,7 @@ def _best_tiles_s(
     cores: int,
     last_wave: float | None,
 ) -> float:
-    """Seconds of a product by the fastest tile and split; see `KernelModel.product_s`."""
+    """Return the seconds of a product by the fastest tile and split; see `KernelModel.product_s`."""
     summed_bytes, best = 8.0 * batch * m * n, math.inf
     for rows, columns, speed in TILES:
         tiles = batch * -(-m // rows) * -(-n // columns)
@@ -195,7 +195,7 @@ class KernelModel:
         return self if self.tuned is None else replace(self, constants=self.tuned, tuned=None)
 
     def under(self, framework: str | None) -> Self:
-        """The model of the kernels that a framework launches."""
+        """Return the model of the kernels that a framework launches."""
         return self.of_tuned_libraries if TRAITS[framework].uses_transformer_engine else self
 
     @cached_property
@@ -249,7 +249,7 @@ class KernelModel:
         return at_half if item.row_bytes == ALIGNED_BYTES // 2 else at_two
 
     def _fp8_product_s(self, item: Product) -> float:
-        """A product of numbers of one byte, with turning its left operand, both or none into such; the result has 16 bits."""
+        """Time a product of one-byte numbers, with turning its left operand, both or none into such; the result has 16 bits."""
         constants, device = self.constants, self.device
         if constants.fp8 is None:
             problem = "there are no constants of products in fp8, which precision=fp8 asks for; precision=bf16 does without"
@@ -275,7 +275,7 @@ class KernelModel:
         return max(_best_tiles_s(batch, m, n, item.k, *reached), moved / bytes_per_s)
 
     def attention_s(self, item: FusedAttention) -> float:
-        """Seconds of a fused attention kernel: a share of the peak, at least the time of moving its operands.
+        """Return the seconds of a fused attention kernel: a share of the peak, at least the time of moving its operands.
 
         The share grows with the sequence where the constants say how (`AttentionSettings`).
         """
@@ -289,7 +289,7 @@ class KernelModel:
         return max(item.flops / (device.reached_flops_per_s * share), moved_s) + start_us / 1e6
 
     def sweep_s(self, item: Sweep) -> float:
-        """Seconds of element-wise kernels: bytes over what the memory reaches."""
+        """Return the seconds of element-wise kernels: bytes over what the memory reaches."""
         constants = self.constants
         share = {
             "stream": constants.memory_efficiency,
@@ -320,7 +320,7 @@ class KernelModel:
 
 
 def kernel_settings(device_name: str, constants: str | None = None) -> KernelSettings:
-    """The constants of a device type.
+    """Return the constants of a device type.
 
     A name such as ``a100-80gb`` finds, and is fitted by, the constants of ``a100``.
 
@@ -346,7 +346,7 @@ def kernel_settings(device_name: str, constants: str | None = None) -> KernelSet
 
 
 def kernel_model(device: DeviceType, constants_name: str | None = None, software: str | None = None) -> KernelModel:
-    """The kernels of a device type, by its own constants or by given ones.
+    """Return the kernels of a device type, by its own constants or by given ones.
 
     Args:
         device: peaks and capacity.
@@ -389,7 +389,7 @@ def device_kinds(cluster: Cluster, costs: CostSettings) -> tuple[tuple[KernelMod
 
 @lru_cache(maxsize=64)
 def _read(path: Path, text: str) -> tuple[KernelSettings, int | None]:
-    """The constants that a text says, and the line on which it names their device."""
+    """Return the constants that a text says, and the line on which it names their device."""
     data, lines = yaml12.parse(text, file=path)
     read = settings.build_settings(KernelSettings, {} if data is None else data, file=path, lines=lines)
     return read, lines.get(("device",))

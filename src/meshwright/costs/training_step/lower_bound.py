@@ -45,11 +45,11 @@ class LowerBound(BoundedPricer):
     _busy: dict[int, dict[str, tuple[float, float, float, float]]] = field(default_factory=dict, repr=False, compare=False)
 
     def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
-        """One, by the size of whose groups alone messages are priced here."""
+        """Return one, by the size of whose groups alone messages are priced here."""
         return (regular_lane(work.layout, self.wires.devices_per_host, self.order),)
 
     def bound_s(self, work: LayoutWork) -> float:
-        """At most the step in any rank order; with devices of several kinds also of any other spread of layers over stages.
+        """Return at most the step in any rank order; for devices of several kinds of any other spread of layers over stages.
 
         Bidirectional schedules keep their spread.
         """
@@ -75,7 +75,7 @@ class LowerBound(BoundedPricer):
         return self._least[key]
 
     def _most_hidden(self, work: LayoutWork, lane: Lane) -> float:
-        """Infinite for several chunks: with passes that take longer the bound would fall."""
+        """Return infinity for several chunks: with passes that take longer the bound would fall."""
         return math.inf if work.layout.virtual_stages > 1 else super()._most_hidden(work, lane)
 
     def place(self, group: ProcessGroup, layout: Layout) -> object:
@@ -132,7 +132,7 @@ class LowerBound(BoundedPricer):
         return layout.num_micro_batches * self._gathering[known][1] * (1 - ROUNDING)
 
     def _gathered_s(self, work: LayoutWork, *, is_again: bool) -> float:
-        """Seconds in which the stage with most weights gathers them for the passes of a micro-batch."""
+        """Return the seconds in which the stage with most weights gathers them for the passes of a micro-batch."""
         layout, groups = work.layout, self.lanes(work)[0].at(0)
         axes: dict[Axis, dict[str, float]] = {"shard": {}, "expert_dp": {}}
         for name, block in work.block_weights.items():
@@ -183,7 +183,7 @@ class LowerBound(BoundedPricer):
         return self._busy[id(blocks)]
 
     def _blocking_s(self, block: BlockWork, layout: Layout, lane: Lane) -> float:
-        """Seconds of the tensor-parallel messages of a block for which its kernels wait."""
+        """Return the seconds of the tensor-parallel messages of a block for which its kernels wait."""
         items = (item for items in (block.forward, block.recompute, block.backward) for item in items)
         sent = (item for item in items if isinstance(item, Message) and item.axis == "tp" and not item.num_concurrent)
         return sum(self.message_s(item, layout, lane.at(0)["tp"]) for item in sent) * (1 - ROUNDING)
@@ -213,7 +213,7 @@ class LowerBound(BoundedPricer):
         return count + left
 
     def _groups(self, size: int, is_pipeline: bool) -> Iterator[Group]:
-        """Every regular group of so many ranks."""
+        """Yield every regular group of so many ranks."""
         hosted = self.wires.devices_per_host
         used = min(self.world, hosted)
         hosts = self.world // used

@@ -97,7 +97,7 @@ Steps = list[Message | tuple[float, float]]
 
 
 def steps_of(items: Pass, kernels: KernelModel, element_bytes: int) -> Steps:
-    """The steps of a pass, wherever its ranks are.
+    """Return the steps of a pass, wherever its ranks are.
 
     Args:
         items: what is done, in order.
@@ -121,7 +121,7 @@ def steps_of(items: Pass, kernels: KernelModel, element_bytes: int) -> Steps:
 
 @lru_cache(maxsize=65_536)
 def _kernel(device_s: float, host_s: float) -> tuple[float, float]:
-    """Seconds of a kernel, of equal ones the same object: a search keeps some hundred thousand of a few thousand."""
+    """Return the seconds of a kernel, of equal ones the same object: a search keeps some hundred thousand of a few thousand."""
     return device_s, host_s
 
 
@@ -132,7 +132,7 @@ def pass_time(
     element_bytes: int,
     slowdown: float = OVERLAP_SLOWDOWN,
 ) -> PassTime:
-    """The time of a pass.
+    """Return the time of a pass.
 
     Args:
         items, kernels, element_bytes: as of `steps_of`.
@@ -143,7 +143,7 @@ def pass_time(
 
 
 def time_of(steps: Steps, kernels: KernelModel, message_s: Callable[[Message], float], slowdown: float) -> PassTime:
-    """The time of the steps of a pass; arguments as of `pass_time`."""
+    """Return the time of the steps of a pass; arguments as of `pass_time`."""
     clock = kernels_s = host_s = 0.0
     line: dict[str, float] = {}
     exposed: dict[str, float] = {}

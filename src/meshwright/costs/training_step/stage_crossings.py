@@ -44,7 +44,7 @@ class Resharding:
 
     @classmethod
     def from_settings(cls, costs: CostSettings) -> Resharding:
-        """The resharding that settings choose."""
+        """Return the resharding that settings choose."""
         return cls(costs.resharding, costs.resharding_order)
 
     def crossing(self, work: LayoutWork, chunk: int, kind: int, wires: GroupNetwork) -> Crossing | None:
@@ -76,7 +76,7 @@ def ways_s(
     resharding: Resharding,
     message_s: Callable[[Message, Layout, ProcessGroup], float],
 ) -> NDArray[np.float64]:
-    """Seconds of a transfer from each chunk to the next one, forward, and then of those back, ``(2 p v,)``."""
+    """Return the seconds of a transfer from each chunk to the next one, forward, and then of those back, ``(2 p v,)``."""
     layout = work.layout
     chunks = layout.pp * layout.virtual_stages
     result = np.zeros((2, chunks))
@@ -94,7 +94,7 @@ def ways_s(
 
 
 def sending_ways(hosts: Sequence[int], wires: GroupNetwork) -> Ways:
-    """A host sends over the cards of all its ranks that send, a part each; devices of a host send to each other.
+    """Let a host send over the cards of all its ranks that send, a part each; devices of a host send to each other.
 
     Args:
         hosts: of each rank that sends.

@@ -99,7 +99,7 @@ def step_flops(work: LayoutWork) -> tuple[float, float]:
 
 
 def _layer_flops(shape: TransformerShape, length: int) -> tuple[int, int]:
-    """Operations of a token in the linear layers and inside the attention of a layer, forward."""
+    """Return the operations of a token in the linear layers and inside the attention of a layer, forward."""
     context = shape.num_heads * shape.value_head_dim
     experts = shape.experts_per_token if shape.num_experts > 1 else 1
     inner = (3 if shape.is_gated else 2) * (experts * shape.feed_forward + (shape.shared_feed_forward or 0))

@@ -97,7 +97,7 @@ class StepPricer(ABC):
         return cls(cluster.device_types[0], wires or group_network(cluster, costs, devices), costs.overlap_slowdown)
 
     def link_waits_s(self, layout: Layout, breakdown_s: Mapping[str, float]) -> dict[str, float]:
-        """Seconds of a step's waits for messages that its uncertainty names, see `uncertainty.uncertainty_terms`."""
+        """Return seconds of a step's waits for messages that its uncertainty names, see `uncertainty.uncertainty_terms`."""
         crossing_s = sum(breakdown_s.get(name, 0.0) for name in CROSSING)
         unknown_s = 0.0
         if isinstance(self.wires, HostNetwork) and not is_line_known(self.device.name):
@@ -107,7 +107,7 @@ class StepPricer(ABC):
         return {"crossing_s": crossing_s, "unknown_links_s": unknown_s}
 
     def step_s(self, work: Any) -> float:
-        """Seconds of one step of a described layout; what `price_work` says, without the breakdown."""
+        """Return the seconds of one step of a described layout; what `price_work` says, without the breakdown."""
         lanes = self.lanes(work)
         if self.is_uneven(work, lanes):
             return self.placed(work).step_s
@@ -115,7 +115,7 @@ class StepPricer(ABC):
         return self.ended(work, lanes[0], PlayedPipeline.play(work.layout, passes.task_s, passes.send_s))[0]
 
     def price_work(self, work: Any) -> StepTime:
-        """The time of one step of a described layout, and what it consists of."""
+        """Return the time of one step of a described layout, and what it consists of."""
         lanes = self.lanes(work)
         ended = self.placed(work) if self.is_uneven(work, lanes) else self._even_step(work, lanes[0])
         busy_s, doubts = self.busy(work, ended, lanes[ended.lane])
@@ -135,23 +135,23 @@ class StepPricer(ABC):
         )
 
     def lanes(self, work: Any) -> tuple[Lane, ...]:
-        """The places of the groups of a layout, see `lanes`."""
+        """Return the places of the groups of a layout, see `lanes`."""
         return lanes_of(self.wires, work.layout, self.order, pass_axes=work.pass_axes)
 
     def whole(self, layout: Layout) -> Lane:
-        """All lanes as one, each stage on the slowest of its devices."""
+        """Return all lanes as one, each stage on the slowest of its devices."""
         return whole_lane(self.wires, layout, self.order)
 
     @abstractmethod
     def is_uneven(self, work: Any, lanes: tuple[Lane, ...]) -> bool:
-        """Whether hosts or devices differ, so that each lane is played by itself."""
+        """Return whether hosts or devices differ, so that each lane is played by itself."""
 
     @abstractmethod
     def passes(self, work: Any, lane: Lane) -> Passes:
-        """The passes of a lane, with their transfers."""
+        """Return the passes of a lane, with their transfers."""
 
     def even_passes(self, work: Any, lane: Lane) -> Passes:
-        """The same where hosts are equal."""
+        """Return the same where hosts are equal."""
         return self.passes(work, lane)
 
     @abstractmethod
@@ -160,21 +160,21 @@ class StepPricer(ABC):
 
     @abstractmethod
     def flops(self, work: Any) -> tuple[float, float]:
-        """Model and hardware FLOPs of a step over all ranks."""
+        """Return model and hardware FLOPs of a step over all ranks."""
 
     def peak_flops_per_s(self, layout: Layout) -> float:
-        """Peaks of all ranks together."""
+        """Return the peaks of all ranks together."""
         return layout.world * self.device.peak_flops_per_s
 
     def placed(self, work: Any) -> UnevenStep:
-        """The step where hosts or devices differ, and what the lane that ends last does in it."""
+        """Return the step where hosts or devices differ, and what the lane that ends last does in it."""
         lanes = self.lanes(work)
         passes = {id(lane): lane for lane in lanes}
         known = {key: self.passes(work, lane) for key, lane in passes.items()}
         return uneven_step(self, work, lanes, [known[id(lane)] for lane in lanes])
 
     def _even_step(self, work: Any, lane: Lane) -> UnevenStep:
-        """The step of the slowest stage, where hosts are equal."""
+        """Return the step of the slowest stage, where hosts are equal."""
         passes = self.even_passes(work, lane)
         seconds, last, tail = self.ended(work, lane, PlayedPipeline.play(work.layout, passes.task_s, passes.send_s))
         unsent = PlayedPipeline.play(work.layout, passes.computed_s, np.zeros_like(passes.send_s))
@@ -184,7 +184,7 @@ class StepPricer(ABC):
         return UnevenStep(seconds, last, 0, waiting_s, *tail)
 
     def ended(self, work: Any, lane: Lane, pipeline: PlayedPipeline) -> tuple[float, int, Tail]:
-        """Seconds of a step of a pipeline as played, the stage that decides, and what follows its passes."""
+        """Return the seconds of a step of a pipeline as played, the stage that decides, and what follows its passes."""
         tails = {stage: self.tail_s(work, stage, lane) for stage in self.deciding_stages(work, lane)}
         seconds, last = step_s(pipeline, {stage: sum(tail) for stage, tail in tails.items()}, work.partners)
         return seconds, last, tails[last]
@@ -194,7 +194,7 @@ class StepPricer(ABC):
         return range(work.layout.pp)
 
     def unsent_span_s(self, work: Any, pipeline: PlayedPipeline, stage: int) -> float:
-        """Seconds from the first to the last task of a stage of a pipeline whose transfers take no time."""
+        """Return the seconds from the first to the last task of a stage of a pipeline whose transfers take no time."""
         return float(pipeline.late_spans_s[stage])
 
     def tail_s(self, work: Any, stage: int, lane: Lane) -> Tail:
@@ -230,7 +230,7 @@ class StepPricer(ABC):
         is_backward: bool,
         way_s: float = 0.0,
     ) -> float:
-        """Seconds of messages that go block by block: what passes do not hide, and what the rest slows them down.
+        """Return the seconds of messages that go block by block: what passes do not hide, and what the rest slows them down.
 
         Args:
             work: the layout.
@@ -247,10 +247,10 @@ class StepPricer(ABC):
 
     @abstractmethod
     def spans(self, work: Any, stage: int, lane: Lane, *, is_backward: bool, way_s: float) -> Spans:
-        """The blocks of a stage in its last backward or first forward pass, see `gradient_overlap` and `exposed_s`."""
+        """Return the blocks of a stage in its last backward or first forward pass, see `gradient_overlap` and `exposed_s`."""
 
     def chunk_gaps_s(self, work: Any, stage: int, messages_s: list[float], *, is_backward: bool) -> NDArray[np.float64] | None:
-        """Of messages that go between chunks of a stage too, the lag or the wait of each chunk, see `steady_steps.ChunkTails`.
+        """Return, of messages between chunks of a stage too, the lag or the wait of each chunk, see `steady_steps.ChunkTails`.
 
         None where chunks are not distinguished.
         """
@@ -266,30 +266,30 @@ class StepPricer(ABC):
 
     @abstractmethod
     def passes_s(self, work: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Seconds of a micro-batch forward and backward through each stage, of one chunk, ``(p,)`` each."""
+        """Return the seconds of a micro-batch forward and backward through each stage, of one chunk, ``(p,)`` each."""
 
     @abstractmethod
     def backward_blocks(self, work: Any, stage: int) -> list[tuple[float, float]]:
-        """Seconds and share of the stage's gradients of each block of its last backward pass, in its order."""
+        """Return the seconds and share of the stage's gradients of each block of its last backward pass, in its order."""
 
     def optimizer_s(self, work: Any, stage: int, kinds: Iterable[int] = (0,)) -> float:
-        """Seconds in which a rank of a stage updates what it holds, the slowest of some kinds; 0 where it is not counted."""
+        """Return seconds in which a rank of a stage updates what it holds, the slowest of some kinds; 0 where not counted."""
         return 0.0
 
     def update_s(self, work: Any, stage: int) -> float:
-        """The same of the slowest device of the stage."""
+        """Return the same of the slowest device of the stage."""
         return self.optimizer_s(work, stage, self.whole(work.layout).kinds_at(stage))
 
     def coding_devices(self, work: Any, stage: int) -> tuple[DeviceType, ...]:
-        """Types of the devices on which a stage's gradients are coded; the slowest counts."""
+        """Return the types of the devices on which a stage's gradients are coded; the slowest counts."""
         return (self.device,)
 
     @abstractmethod
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
-        """The pricer for ranks that are numbered otherwise, or whose messages something else prices."""
+        """Return the pricer for ranks that are numbered otherwise, or whose messages something else prices."""
 
     def messages(self, work: Any, lane: Lane) -> Iterator[PlacedMessage]:
-        """The communications of a step: those behind its passes, which each kind of job adds its own to."""
+        """Yield the communications of a step: those behind its passes, which each kind of job adds its own to."""
         for stage in range(work.layout.pp):
             for part, items in (("gradient sync", work.sync(stage)), ("parameter gather", work.gather(stage))):
                 yield from (PlacedMessage(part, item, 1, lane.at(stage)[item.axis]) for item in items)
@@ -301,7 +301,7 @@ class StepPricer(ABC):
         return self.in_order(DEFAULT_ORDER, self.wires.on(devices))
 
     def place(self, group: ProcessGroup, layout: Layout) -> object:
-        """The part of a group's place on the hosts by which its messages are priced."""
+        """Return the part of a group's place on the hosts by which its messages are priced."""
         return group
 
     def message_s(self, message: Message, layout: Layout, group: ProcessGroup | None = None) -> float:
@@ -325,7 +325,7 @@ class StepPricer(ABC):
         return self.wires.group_s(message.operation, message.payload_bytes, group)
 
     def provenance(self, work: Any) -> dict[str, Provenance]:
-        """Provenance of each communication in the breakdown of a step, the least sure one where messages differ.
+        """Return the provenance of each communication in the breakdown of a step, the least sure one where messages differ.
 
         What makes up less than `MINOR` of its seconds does not count.
         """

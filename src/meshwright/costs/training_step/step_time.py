@@ -94,7 +94,7 @@ class Pricer(StepPricer):
         return isinstance(self.wires, PlacedNetwork) or (bool(lanes[0].kinds) and not work.meshes)
 
     def price(self, shape: TransformerShape, layout: Layout, sequence_length: int | None = None) -> StepTime:
-        """The time of one step, and what it consists of.
+        """Return the time of one step, and what it consists of.
 
         Raises:
             PlanError: the model cannot be cut so.
@@ -132,7 +132,7 @@ class Pricer(StepPricer):
         return step_flops(work)
 
     def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
-        """The places of the groups of a layout, see `lanes`."""
+        """Return the places of the groups of a layout, see `lanes`."""
         result = super().lanes(work)
         return result if self.kinds is None else self.kinds.lanes(result, work.layout, self.order, work.pass_axes)
 
@@ -180,7 +180,7 @@ class Pricer(StepPricer):
         yield from super().messages(work, lane)
 
     def optimizer_s(self, work: LayoutWork, stage: int, kinds: Iterable[int] = (0,)) -> float:
-        """Seconds in which a rank of a stage updates what it holds, the slowest of some kinds."""
+        """Return the seconds in which a rank of a stage updates what it holds, the slowest of some kinds."""
         layout, parameters = work.layout, work.stages[stage].optimizer_parameters
         widths, models = (layout.gradient_bytes, layout.optimizer_bytes), [self.model_of(kind, layout) for kind in kinds]
         if layout.offload == "optimizer":
@@ -188,7 +188,7 @@ class Pricer(StepPricer):
         return max(model.optimizer_s(parameters, *widths) for model in models)
 
     def offloaded_s(self, work: LayoutWork, stage: int, kinds: Iterable[int], order: str | None) -> float:
-        """Seconds of `optimizer_s` where hosts do it; with no order of ranks at least, of their processors alone."""
+        """Return the seconds of `optimizer_s` where hosts do it; with no order of ranks at least, of their processors alone."""
         layout, host = work.layout, (self.models or (self.model,))[-1].host
         most = host.num_devices if isinstance(self.wires, PlacedNetwork) else min(host.num_devices, self.wires.devices_per_host)
         shared = shared_parameters(work, stage, order, most)
@@ -204,7 +204,7 @@ class Pricer(StepPricer):
         return lane if self.kinds is None else self.kinds.whole(lane, layout, self.order)
 
     def deciding_stages(self, work: LayoutWork, lane: Lane) -> Iterable[int]:
-        """The first, the second and the last stage, or all where layers are of several kinds, see
+        """Return the first, the second and the last stage, or all where layers are of several kinds, see
         `StepPricer.deciding_stages`.
         """
         last = work.layout.pp - 1
@@ -255,12 +255,12 @@ class Pricer(StepPricer):
         return Passes(task_s, np.tile(send_s, v).reshape(-1), computed_s)
 
     def blocks_of(self, work: LayoutWork, lane: Lane) -> list[dict[str, BlockTimes]]:
-        """The times of the blocks of each stage."""
+        """Return the times of the blocks of each stage."""
         blocks = [self._block_times(work.at(n), groups, lane.kinds_at(n)) for n, groups in enumerate(lane.stages)]
         return blocks * work.layout.pp if lane.are_stages_equal else blocks
 
     def task_s(self, work: LayoutWork, blocks: list[dict[str, BlockTimes]]) -> NDArray[np.float64]:
-        """Seconds of the tasks of each chunk, ``(p, v, 3)``."""
+        """Return the seconds of the tasks of each chunk, ``(p, v, 3)``."""
         task_s = np.empty((work.layout.pp, work.layout.chunks_per_rank, 5 if work.layout.is_bidirectional else 3))
         known: dict[tuple[object, ...], tuple[float, ...]] = {}
         for chunk in work.chunks:
@@ -286,7 +286,7 @@ class Pricer(StepPricer):
         return passes, m * sum(sum(chunk_task_s(blocks[stage], chunk.parts)) for chunk in mine)
 
     def _sends(self, work: LayoutWork, lane: Lane) -> NDArray[np.float64]:
-        """Seconds of a transfer between each chunk of the model and the next one, ``(p v,)``, or both ways, ``(2 p v,)``."""
+        """Return seconds of a transfer between each chunk of the model and the next, ``(p v,)``, or both ways, ``(2 p v,)``."""
         if not work.has_plain_boundary:
             return ways_s(work, lane, self.wires, self.resharding, self.message_s)
         layout, total = work.layout, np.zeros(work.layout.pp)

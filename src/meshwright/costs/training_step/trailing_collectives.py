@@ -32,7 +32,7 @@ Pieces = Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]
 def stage_tail_s(
     layout: Layout, wires: GroupNetwork, order: str, slowdown: float, backward: Pieces, forward: Pieces
 ) -> tuple[float, float]:
-    """Exposed seconds of gradients and of gathered parameters; not of chunks that hide them between each other."""
+    """Return the exposed seconds of gradients and of gathered parameters; not of chunks that hide them between each other."""
     results = []
     for has_ended, parts, pieces in ((True, sync_parts, backward), (False, gather_parts, forward)):
         whole_s = _whole_s(parts, layout, wires, order, pieces)
@@ -45,7 +45,7 @@ def stage_tail_s(
 
 
 def hide_between_chunks(layout: Layout) -> bool:
-    """Whether chunks of a stage hide gradients and parameters between each other."""
+    """Return whether chunks of a stage hide gradients and parameters between each other."""
     return layout.overlap_dp and layout.copies > 1 and layout.virtual_stages > 1
 
 
@@ -63,7 +63,7 @@ def chunk_tails(
 
 
 def chunk_gaps_s(pieces: Pieces, whole_s: NDArray[np.float64], *, has_ended: bool) -> NDArray[np.float64]:
-    """The lag or the wait of each chunk of a stage, as `ChunkTails` means them, ``(v,)``.
+    """Return the lag or the wait of each chunk of a stage, as `ChunkTails` means them, ``(v,)``.
 
     Args:
         pieces: the ops of the passes.
@@ -80,7 +80,7 @@ def chunk_gaps_s(pieces: Pieces, whole_s: NDArray[np.float64], *, has_ended: boo
 
 @njit()
 def _shown_s(spans, whole_s, has_ended):  # type: ignore[no-untyped-def]
-    """Seconds of messages that ops, in the topological order, do not hide backward, or forward."""
+    """Return the seconds of messages that ops, in the topological order, do not hide backward, or forward."""
     columns = np.full(len(whole_s), 2)
     return after_s(spans[::-1].copy(), columns, whole_s) if has_ended else before_s(spans, columns, whole_s)
 
@@ -100,13 +100,13 @@ def _chunk_gaps_s(seconds, sizes, places, whole_s, has_ended):  # type: ignore[n
 
 
 def _whole_s(parts: Parts, layout: Layout, wires: GroupNetwork, order: str, pieces: Pieces) -> NDArray[np.float64]:
-    """Seconds of each message of a stage by itself, on unequal hosts over the slowest group of any stage."""
+    """Return the seconds of each message of a stage by itself, on unequal hosts over the slowest group of any stage."""
     made = messages_of(parts, layout, float(sum(sizes.sum() for _, sizes in pieces)))
     return np.array([wires.group_s(m.operation, m.payload_bytes, slowest_group(wires, layout, m.axis, order)) for m in made])
 
 
 def spans_of(pieces: Pieces) -> Spans:
-    """The ops of a stage in the topological order, see `gradient_overlap`."""
+    """Return the ops of a stage in the topological order, see `gradient_overlap`."""
     own, size = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     spans: Spans = op_spans(own, size, float(size.sum()))
     return spans
@@ -172,7 +172,7 @@ def run_tails_s(
 def _priced(
     groups: Sequence[tuple[Operation, int, ProcessGroup]], wires: GroupNetwork, before: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Seconds of each message of every run of units, ``(messages, u + 1, u + 1)``."""
+    """Return the seconds of each message of every run of units, ``(messages, u + 1, u + 1)``."""
     # Units without parameters change nothing: runs that hold the same ones are priced once.
     known, place = np.unique(before, return_inverse=True)
     held_bytes = known[None, :] - known[:, None]

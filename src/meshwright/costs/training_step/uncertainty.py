@@ -73,7 +73,7 @@ NORMAL_95 = 1.959964
 
 
 def steps_under(layout: Layout, num_experts: int, constants: KernelSettings) -> float | None:
-    """Uncertainty of whole steps under a layout's framework, one standard deviation; None where that is not known."""
+    """Return the uncertainty of whole steps under a layout's framework, one standard deviation; None where that is not known."""
     is_seen = num_experts <= 1 and layout.precision in ("bf16", "fp16") and constants.device in SEEN_DEVICES
     is_seen = is_seen and layout.lora_rank is None
     return STEPS_UNDER.get(layout.framework or "") if is_seen else None
@@ -126,7 +126,7 @@ def uncertainty_terms(
 
 
 def of_idle_kernels(*, knows_links: bool, knows_steps: bool) -> float:
-    """Relative standard deviation of the least certain second in which kernels do not run.
+    """Return the relative standard deviation of the least certain second in which kernels do not run.
 
     Args:
         knows_links: whether messages inside hosts were measured.
@@ -137,12 +137,12 @@ def of_idle_kernels(*, knows_links: bool, knows_steps: bool) -> float:
 
 
 def uncertainty(result: Mapping[str, float]) -> float:
-    """All uncertainty terms together."""
+    """Return all uncertainty terms together."""
     return math.hypot(*result.values())
 
 
 def interval(value: float, relative: float) -> tuple[float, float]:
-    """The ends of what holds 95 % of the runs of a figure with an uncertainty: as many times more above as less below."""
+    """Return the ends of what holds 95 % of the runs of a figure with an uncertainty: as many times more above as less below."""
     factor = math.exp(NORMAL_95 * relative)
     return value / factor, value * factor
 
@@ -159,11 +159,11 @@ def per_step(work: LayoutWork, stage: int, of_pass: Callable[[Pass], float]) -> 
 
 
 def fused_attention_s(items: Sequence[Item], model: KernelModel) -> float:
-    """Seconds of a pass in fused attention."""
+    """Return the seconds of a pass in fused attention."""
     return sum(model.kernel_s(item) for item in items if isinstance(item, FusedAttention))
 
 
 def operations(items: Sequence[Item]) -> float:
-    """Floating-point operations that a rank really does in a pass's products and fused attention; those in fp8 count a half."""
+    """Return operations that a rank really does in a pass's products and fused attention; those in fp8 count a half."""
     products = sum(item.flops / (FP8_SPEED if item.is_fp8 else 1.0) for item in items if isinstance(item, Product))
     return products + sum(item.flops for item in items if isinstance(item, FusedAttention))

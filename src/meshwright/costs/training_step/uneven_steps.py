@@ -238,7 +238,7 @@ def _played(
 
 
 def _held_s(layout: Layout, passes: Sequence[Passes], stage: int) -> NDArray[np.float64]:
-    """Seconds for which each lane's last pass is followed by its transfer, which nothing of its gradients waits for, ``(l,)``."""
+    """Return seconds for which each lane's last pass is followed by its transfer, which its gradients ignore, ``(l,)``."""
     if stage == 0 or layout.overlap_pp or layout.parts_gradients:
         return np.zeros(len(passes))
     return np.array([one.send_s[stage - 1 - layout.pp * layout.virtual_stages] for one in passes])
@@ -289,7 +289,7 @@ def _line(uneven: _Uneven, stage: int, lanes: Sequence[slice], held_s: NDArray[n
 
 
 def _between_stages(uneven: _Uneven) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """With which stage each one sums gradients behind all others (itself: none), ``(p,)``, and for how long, ``(p, w)``."""
+    """Return with which each stage sums gradients behind all others (itself: none), ``(p,)``, and for how long, ``(p, w)``."""
     pricer, layout = uneven.pricer, uneven.work.layout
     partners, total = np.arange(layout.pp), np.zeros((layout.pp, stage_width(layout)))
     for stage in range(layout.pp if layout.pp > 1 else 0):

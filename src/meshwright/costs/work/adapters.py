@@ -23,12 +23,12 @@ _WITHOUT = ("experts", "router")
 
 
 def adapter_parameters(matrices: Sequence[tuple[float, float]], rank: int) -> float:
-    """Parameters of the adapters of some matrices, each ``(rows, columns)`` on this rank."""
+    """Return the parameters of the adapters of some matrices, each ``(rows, columns)`` on this rank."""
     return sum(rank * (rows + columns) for rows, columns in matrices)
 
 
 def of_layer(items: Pass, layout: Layout) -> Pass:
-    """A pass of a layer whose matrices are frozen, with its adapters; messages overlap with what replaces their companions."""
+    """Return a pass of a layer whose matrices are frozen, with its adapters; messages overlap as their companions'."""
     made: list[tuple[Item, ...]] = []
     share = 0.0
     for item in items:
@@ -39,12 +39,12 @@ def of_layer(items: Pass, layout: Layout) -> Pass:
 
 
 def without_weight_gradients(items: Pass) -> Pass:
-    """A pass of the embedding or the head, all of whose parameters are frozen."""
+    """Return a pass of the embedding or the head, all of whose parameters are frozen."""
     return joined([() if isinstance(item, Product | Sweep) and item.is_weight else (item,) for item in items])
 
 
 def _in_place_of(item: Item, layout: Layout, share: float) -> tuple[Item, ...]:
-    """The items in place of one; sweeps over gradients keep the share that adapters have of the matrix before them."""
+    """Return the items in place of one; sweeps over gradients keep the share that adapters have of the matrix before them."""
     rank = layout.lora_rank or 0
     has_adapters = not item.name.startswith(_WITHOUT)
     if isinstance(item, Sweep) and item.is_weight:

@@ -35,7 +35,7 @@ def softmax(shape: TransformerShape, number_bytes: int, heads: int, keys: int, s
 
 
 def is_masked(shape: TransformerShape, layout: Layout) -> bool:
-    """Whether what a query does not see of a window is computed and masked; linear attention has nothing to mask."""
+    """Return whether what a query does not see of a window is computed and masked; linear attention has nothing to mask."""
     return shape.window is not None and shape.window_form != "linear" and TRAITS[layout.framework].masks_windows
 
 

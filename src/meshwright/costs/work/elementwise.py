@@ -71,7 +71,7 @@ def activation(parts: LayerParts, numbers: float) -> tuple[Sweep, Sweep]:
 
 
 def rotary(parts: LayerParts) -> list[Sweep]:
-    """Rotation of queries and keys by their positions, as long forward as backward; none where positions have a table.
+    """Return the rotation of queries and keys by their positions, as long forward as backward; none where positions have a table.
 
     Fused it reads and writes once. Operator by operator: to float32 (e + 4), product of complex numbers (8), back (4 + e).
     What Megatron-LM's kernel takes is not counted, as little as before.

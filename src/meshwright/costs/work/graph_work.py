@@ -82,11 +82,11 @@ class GraphWork(StepWork):
     volume: VolumeCut | None = None
 
     def chunks_of(self, stage: int) -> list[int]:
-        """The chunks on a stage."""
+        """Return the chunks on a stage."""
         return list(range(stage, len(self.chunks), self.layout.pp))
 
     def ops_of(self, stage: int) -> NDArray[np.int64]:
-        """The ops on a stage, chunk by chunk."""
+        """Return the ops on a stage, chunk by chunk."""
         return np.concatenate([self.chunks[chunk] for chunk in self.chunks_of(stage)])
 
     @property
@@ -95,7 +95,7 @@ class GraphWork(StepWork):
         return self.given_bytes is not None
 
     def received_bytes(self, chunk: int) -> float:
-        """Bytes of a micro-batch that a chunk gets from others."""
+        """Return the bytes of a micro-batch that a chunk gets from others."""
         if self.given_bytes is not None:
             return float(self.given_bytes[chunk])
         return float(self.boundary_bytes[chunk - 1]) if chunk else 0.0
@@ -146,7 +146,7 @@ class GraphWork(StepWork):
         return replace(self, gradient_bytes=self.gradient_bytes * share)
 
     def matrices(self, stage: int, message: Message) -> tuple[Matrix, ...]:
-        """A square one for each op with weights, an assumption."""
+        """Return a square one for each op with weights, an assumption."""
         sizes = self.gradient_bytes[self.ops_of(stage)] / GRADIENT_NUMBER_BYTES
         return tuple(Matrix(float(size) ** 0.5, float(size) ** 0.5) for size in sizes if size >= 1)
 
@@ -155,7 +155,7 @@ class GraphWork(StepWork):
         return self._message(float(self.boundary_bytes[chunk]))
 
     def returned(self, chunk: int) -> tuple[Message, ...]:
-        """The gradients that a chunk sends to where it got the activations from."""
+        """Return the gradients that a chunk sends to where it got the activations from."""
         return self._message(self.received_bytes(chunk))
 
     @property
@@ -167,7 +167,7 @@ class GraphWork(StepWork):
         return (Message("activations", "send_recv", "pp", size),) if self.layout.pp > 1 and size > 0 else ()
 
     def sync(self, stage: int) -> tuple[Message, ...]:
-        """Gradients of a stage, over the replicas."""
+        """Return the gradients of a stage, over the replicas."""
         return messages_of(sync_parts, self.layout, self.gradient_bytes_on(stage))
 
     def summed(self, stage: int) -> tuple[Message, ...]:
@@ -175,7 +175,7 @@ class GraphWork(StepWork):
         return self.sync(stage)
 
     def gather(self, stage: int) -> tuple[Message, ...]:
-        """Parameters of a stage, where the replicas update a part each."""
+        """Return the parameters of a stage, where the replicas update a part each."""
         return messages_of(gather_parts, self.layout, float(self.graph.parameter_bytes[self.ops_of(stage)].sum()))
 
     def memory(self, stage: int) -> StageMemory:
@@ -210,7 +210,7 @@ class GraphWork(StepWork):
 
 
 def state_factor(layout: Layout) -> float:
-    """Bytes of weights, gradients and optimizer for each byte of weights; the optimizer is what replicas may share."""
+    """Return the bytes of weights, gradients and optimizer for each byte of weights; the optimizer is what replicas may share."""
     return 2.0 + (STATE_BYTES_PER_WEIGHT_BYTE - 2.0) / layout.num_shards
 
 
@@ -223,7 +223,7 @@ def describe_graph(
     stages: Sequence[Stage] = (),
     cuts: Sequence[int] = (),
 ) -> GraphWork:
-    """The work of a job graph under a layout of data and pipeline parallelism.
+    """Return the work of a job graph under a layout of data and pipeline parallelism.
 
     Args:
         graph: the job; its figures hold for ``samples_per_step`` samples, where it does not say for the global batch.
@@ -293,7 +293,7 @@ def crossing_bytes(
 
 
 def share_of(graph: JobGraph, layout: Layout) -> float:
-    """The part of the graph's samples that a micro-batch has."""
+    """Return the part of the graph's samples that a micro-batch has."""
     return layout.micro_batch / (graph.samples_per_step or layout.global_batch)
 
 
@@ -314,7 +314,7 @@ def kept_activation_bytes(graph: JobGraph, layout: Layout) -> NDArray[np.float64
 def op_times_s(
     graph: JobGraph, layout: Layout, device: DeviceType, costs: CostSettings
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Seconds of a micro-batch's forward pass, and of its backward pass with recomputation, through each op, ``(n,)``.
+    """Return the seconds of a micro-batch's forward pass, and of its backward pass with recomputation, through each op, ``(n,)``.
 
     Raises:
         PlanError, GraphError: as `describe_graph`.
@@ -341,7 +341,7 @@ def op_times_s(
 
 
 def _chunks(graph: JobGraph, layout: Layout, stages: Sequence[Stage], cuts: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
-    """The ops of each chunk."""
+    """Return the ops of each chunk."""
     if len(cuts):
         chunks = tuple(graph.order[first:last] for first, last in pairwise(cuts))
     else:

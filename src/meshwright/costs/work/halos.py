@@ -85,7 +85,7 @@ def parts_of(graph: JobGraph, layout: Layout) -> NDArray[np.int64]:
 
 
 def is_divided(layer: ConvLayer, cuts: Extent) -> bool:
-    """Whether a layer works on a part of its volume: all cut dimensions divide, and no part is thinner than its halo."""
+    """Return whether a layer works on a part of its volume: all cut dimensions divide, and no part is thinner than its halo."""
     extents = zip(layer.in_extent, layer.out_extent, cuts, strict=True)
     return layer.is_volume and all(
         cut == 1 or (i % cut == 0 and o % cut == 0 and min(i, o) // cut >= max(1, layer.reach)) for i, o, cut in extents
@@ -93,7 +93,7 @@ def is_divided(layer: ConvLayer, cuts: Extent) -> bool:
 
 
 def halo_bytes(channels: int, extent: Extent, cuts: Extent, reach: int, element_bytes: int) -> tuple[float, ...]:
-    """Bytes that a rank sends for one sample along each dimension, to both neighbours together; 0 where it is not cut.
+    """Return the bytes that a rank sends for one sample along each dimension, to both neighbours together; 0 where it is not cut.
 
     ``2 reach channels`` times the other extents of its part, those of dimensions before with their own halos.
 
@@ -151,7 +151,7 @@ def _halos(layer: ConvLayer, channels: int, extent: Extent, layout: Layout, shap
 
 
 def _boundary_share(layer: ConvLayer, layout: Layout) -> float:
-    """Share of a part's outputs whose windows reach into a neighbour's part."""
+    """Return the share of a part's outputs whose windows reach into a neighbour's part."""
     inner = 1.0
     for i, o, cut in zip(layer.in_extent, layer.out_extent, (layout.sp_d, layout.sp_h, layout.sp_w), strict=True):
         if cut > 1:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def narrow_parameters(shape: TransformerShape) -> int:
-    """Parameters of a layer that make the narrow vectors and normalise them, which every rank of ``tp`` holds."""
+    """Return the parameters of a layer that make the narrow vectors and normalise them, which every rank of ``tp`` holds."""
     latent = shape.latent
     assert latent is not None
     ranks = (latent.query_rank or 0) + latent.key_value_rank
@@ -32,7 +32,7 @@ def up_parameters(shape: TransformerShape) -> int:
 
 
 def latent_products(parts: LayerParts) -> tuple[list[Item], list[Item]]:
-    """The products from the input to queries, keys and values, forward and backward.
+    """Return the products from the input to queries, keys and values, forward and backward.
 
     Where queries have no narrow vector they come from the input, which is then gathered like that of any layer.
     """

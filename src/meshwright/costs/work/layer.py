@@ -74,7 +74,7 @@ class BlockWork(BlockWeights):
 
 
 def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
-    """The parts of a layout on which the work of one micro-batch depends; layouts that agree in them share it."""
+    """Return the parts of a layout on which the work of one micro-batch depends; layouts that agree in them share it."""
     return (
         layout.tp,
         layout.cp,
@@ -111,7 +111,7 @@ _FLAT = {"micro_batch": 1, "cp": 1, "ep": 1, "etp": None}
 
 
 def blocks_of(shape: TransformerShape, layout: Layout, length: int, key: object) -> Mapping[str, BlockWork]:
-    """Layers, embedding and head, made once for each key; what recomputation leaves as it is, once for all kinds of that.
+    """Return layers, embedding and head, made once for each key; what recomputation leaves as it is, once for all kinds.
 
     Args:
         shape: the model.
@@ -145,7 +145,7 @@ def blocks_of(shape: TransformerShape, layout: Layout, length: int, key: object)
 
 
 def _again(plain: BlockWork, shape: TransformerShape, layout: Layout, length: int) -> BlockWork:
-    """A layer that is computed again; its passes, where they are those of one that is not, are the same objects."""
+    """Return a layer that is computed again; its passes, where they are those of one that is not, are the same objects."""
     if layout.recompute == "none":
         return plain
     if layout.zero >= 3:
@@ -157,14 +157,14 @@ def _again(plain: BlockWork, shape: TransformerShape, layout: Layout, length: in
 
 
 def _part_again(made: LayerParts) -> Pass:
-    """The part of a layer that is computed again before its backward pass, of those that keep the rest."""
+    """Return the part of a layer that is computed again before its backward pass, of those that keep the rest."""
     if made.layout.recompute == "selective-ops":
         return recomputed(made)
     return made.attention_core() if made.layout.attention == "unfused" else ()
 
 
 def weights_of(shape: TransformerShape, layout: Layout) -> dict[str, BlockWeights]:
-    """The parameters of the blocks that `blocks_of` gives."""
+    """Return the parameters of the blocks that `blocks_of` gives."""
     made = {block_name(n): LayerParts(kind, layout, 1).weights for n, kind in enumerate(shape.kinds)}
     if layout.keeps_some_layers:
         made |= {block_name(n, is_kept=True): made[block_name(n)] for n in range(len(shape.kinds))}
@@ -172,7 +172,7 @@ def weights_of(shape: TransformerShape, layout: Layout) -> dict[str, BlockWeight
 
 
 def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> BlockWork:
-    """One transformer layer."""
+    """Return one transformer layer."""
     made = LayerParts(shape, layout, sequence_length)
     bare = {"recompute": "none", "recompute_method": "uniform", "zero": layout.zero if layout.is_fsdp2 else 0}
     key = shape, micro_batch_key(layout.model_copy(update=bare), sequence_length), "passes"
@@ -195,33 +195,33 @@ def _passes(made: LayerParts) -> tuple[Pass, Pass]:
 
 
 def _autocast(made: LayerParts, parameters: float, num_kernels: int) -> list[Item]:
-    """Turning float32 weights into 16 bits for the products of a forward pass, where autocast does."""
+    """Turn float32 weights into 16 bits for the products of a forward pass, where autocast does."""
     is_cast = made.layout.precision == "autocast"
     return [Sweep("weights cast", (4.0 + made.element_bytes) * parameters, num_kernels)] * is_cast
 
 
 def embedding_weights(shape: TransformerShape, layout: Layout) -> BlockWeights:
-    """Parameters of the table of tokens and of positions."""
+    """Return the parameters of the table of tokens and of positions."""
     table = shape.vocabulary / layout.tp * shape.hidden
     positions = (shape.max_positions if shape.learned_positions else 0) * shape.hidden
     return _of_end(layout, table + positions + (shape.more_parameters or 0), table)
 
 
 def head_weights(shape: TransformerShape, layout: Layout) -> BlockWeights:
-    """Parameters of the final norm and of the table of the head."""
+    """Return the parameters of the final norm and of the table of the head."""
     table = shape.vocabulary / layout.tp * shape.hidden
     return _of_end(layout, table + shape.norm_vectors * shape.hidden, table)
 
 
 def _of_end(layout: Layout, parameters: float, table: float) -> BlockWeights:
-    """Parameters of the embedding or the head, all trained or all frozen."""
+    """Return the parameters of the embedding or the head, all trained or all frozen."""
     if layout.lora_rank is None:
         return BlockWeights(dense_parameters=parameters, largest_weight=table)
     return BlockWeights(dense_parameters=0.0, frozen_bytes=layout.number_bytes * parameters, largest_weight=table)
 
 
 def embedding(shape: TransformerShape, layout: Layout, sequence_length: int) -> BlockWork:
-    """The look-up of tokens and positions; its backward pass adds to the rows of the table."""
+    """Return the look-up of tokens and positions; its backward pass adds to the rows of the table."""
     made = LayerParts(shape, layout, sequence_length)
     width = made.element_bytes * shape.hidden * made.tokens
     drop = 1.0 if shape.has_dropout else 0.0

@@ -112,13 +112,13 @@ class LayerParts:
         return shape.num_experts / self.layout.ep * (self.halves + 1) * shape.hidden * shape.feed_forward / self.layout.expert_tp
 
     def message(self, name: str, operation: Operation, num_concurrent: int = 0, *, is_weight: bool = False) -> Message:
-        """A tensor-parallel message of the activations of all tokens; what is gathered for products in fp8 may be so by then."""
+        """Return a tensor-parallel message of all tokens' activations; what is gathered for products in fp8 may be so by then."""
         chunks = OVERLAP_CHUNKS if self.layout.overlap_tp and num_concurrent else 1
         width = 1 if self.casts_once and operation == "all_gather" else self.element_bytes
         return Message(name, operation, "tp", float(width * self.tokens * self.shape.hidden), num_concurrent, chunks, is_weight)
 
     def linear(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Product:
-        """The product of a linear layer, by fp8 in numbers of one byte, that both operands are turned into or are by then.
+        """Return the product of a linear layer, by fp8 in numbers of one byte, that both operands are turned into or are by then.
 
         Of several experts Transformer Engine casts each operand and launches each product by itself, PyTorch all products in one.
 
@@ -144,18 +144,18 @@ class LayerParts:
         return [Sweep(f"{name} cast", 4.0 * numbers, num_kernels)] if self.casts_once else []
 
     def cast_linear(self, name: str, m: int, n: int, k: int) -> list[Item]:
-        """The product of a linear layer, and before it what turns its input into numbers of one byte."""
+        """Return the product of a linear layer, and before it what turns its input into numbers of one byte."""
         return [*self.cast(f"{name} input", m * k), self.linear(name, m, n, k)]
 
     def residual(self, name: str) -> tuple[Sweep, Sweep]:
-        """Bias, dropout (a mask of one byte each) and residual in one kernel; backward the mask alone and the sum of two."""
+        """Return bias, dropout (a mask of one byte each) and residual in one kernel; backward the mask alone and a sum of two."""
         part = self.tokens * self.shape.hidden / self.split
         drop = 1 if self.shape.has_dropout else 0
         forward = Sweep(name, (3 * self.element_bytes + drop) * part, 1)
         return forward, Sweep(f"{name} gradient", (3 * self.element_bytes + drop * (2 * self.element_bytes + 1)) * part, 1 + drop)
 
     def sum_bytes(self, parameters: float) -> float:
-        """Bytes that adding one micro-batch's gradient to the sum moves, beyond what the product itself does.
+        """Return the bytes that adding one micro-batch's gradient to the sum moves, beyond what the product itself does.
 
         FSDP2 that reduces in passes sums nothing: it copies gradients into the buffer from which they are reduced.
         """
@@ -166,14 +166,14 @@ class LayerParts:
         return (2.0 * self.layout.gradient_bytes + self.element_bytes) * parameters
 
     def weight_gradient(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Product:
-        """The product of a weight's gradient, which adds to the sum by itself if it may."""
+        """Return the product of a weight's gradient, which adds to the sum by itself if it may."""
         sum_bytes = self.layout.gradient_bytes if self.layout.fused_accumulation else 0
         made = self.linear(f"{name} weight gradient", m, n, k, batch)
         # Its operands were cast for the products before it.
         return replace(made, is_weight=True, sum_bytes=sum_bytes, num_launches=min(batch, made.num_launches))
 
     def gradients(self, name: str, m: int, n: int, k: int, *, bias: bool = False, batch: int = 1) -> list[Item]:
-        """Gradients of the input and then of the weights of a linear layer of ``m`` tokens, without messages."""
+        """Return the gradients of the input and then of the weights of a linear layer of ``m`` tokens, without messages."""
         weights = batch * n * k
         made: list[Item] = [self.linear(f"{name} input gradient", m, k, n, batch), self.weight_gradient(name, n, k, m, batch)]
         if self.sum_bytes(weights):
@@ -214,7 +214,7 @@ class LayerParts:
         return [*cast, replace(again, chunks=1), to_input, replace(scatter, chunks=1), *to_weight]
 
     def attention_core(self) -> Pass:
-        """Scores, softmax, dropout and context, unfused."""
+        """Return the scores, softmax, dropout and context, unfused."""
         heads, rows, columns = self._heads()
         scores = heads * rows * columns
         e = self.element_bytes
@@ -229,13 +229,13 @@ class LayerParts:
         return tuple(items)
 
     def _indexed(self, name: str) -> list[Item]:
-        """An indexer's product over all pairs, where there is one."""
+        """Return an indexer's product over all pairs, where there is one."""
         heads, rows, columns = self._heads()
         width = round(heads / self.shape.num_heads * (self.shape.indexer_width or 0))
         return [Product(name, rows, columns, width, is_attention=True)] if width else []
 
     def attention(self) -> tuple[list[Item], list[Item]]:
-        """Norm to output product, without the residual, forward and backward."""
+        """Return the norm to output product, without the residual, forward and backward."""
         shape, tokens = self.shape, self.tokens
         joint, width = round(self.joint_width), round(self.context_width)
         copy = Sweep("context copy", 2.0 * self.element_bytes * tokens * width, 1)
@@ -250,11 +250,11 @@ class LayerParts:
         return forward, [*backward, *qkv_backward]
 
     def side_columns(self, rows: int) -> int:
-        """Columns of a product of so many rows that count for the layer's side weights on this rank, a multiple of eight."""
+        """Return the columns of a product that count for the layer's side weights on this rank, a multiple of eight."""
         return 8 * round((self.shape.side_weights or 0) / (8 * rows * self.layout.tp))
 
     def _joint(self) -> tuple[list[Item], list[Item]]:
-        """Queries, keys and values in one product, and the norms of heads."""
+        """Return the queries, keys and values in one product, and the norms of heads."""
         shape, tokens = self.shape, self.tokens
         joint = max(1, round(self.joint_width) + self.side_columns(shape.hidden))
         # Megatron-LM adds the joint bias by a kernel of its own, PyTorch inside the product; others go with what follows theirs.
@@ -270,11 +270,11 @@ class LayerParts:
         return [*forward, *turned], [*turned, *backward]
 
     def feed_forward(self) -> tuple[list[Item], list[Item]]:
-        """Up, activation, down, forward and backward; experts where there are any."""
+        """Return up, activation, down, forward and backward; experts where there are any."""
         return experts(self) if self.shape.num_experts > 1 else self.dense("mlp", self.shape.feed_forward)
 
     def dense(self, name: str, width: int) -> tuple[list[Item], list[Item]]:
-        """The products of a dense feed-forward layer of some inner width."""
+        """Return the products of a dense feed-forward layer of some inner width."""
         shape, tokens = self.shape, self.tokens
         inner = width / self.layout.tp
         wide = round(self.halves * inner)
@@ -288,7 +288,7 @@ class LayerParts:
         return forward, backward
 
     def in_turn(self, attention: tuple[list[Item], list[Item]], feed_forward: tuple[list[Item], list[Item]]) -> tuple[Pass, Pass]:
-        """Norm, attention, residual, norm, feed-forward, residual; norms also before the residuals where the model has them."""
+        """Return norm, attention, residual, norm, feed-forward, residual; norms before residuals where the model has them."""
         forward: list[Item] = []
         backward: list[Item] = []
         for name, (part_forward, part_backward) in (("attention", attention), ("mlp", feed_forward)):
@@ -301,7 +301,7 @@ class LayerParts:
         return tuple(forward), tuple(backward)
 
     def joined(self, attention: tuple[list[Item], list[Item]], feed_forward: tuple[list[Item], list[Item]]) -> tuple[Pass, Pass]:
-        """One norm, one gathered input and one summed output for both halves (Wang and Komatsuzaki, "GPT-J-6B", 2021)."""
+        """Return one norm, one gathered input and one summed output for both halves (Wang and Komatsuzaki, "GPT-J-6B", 2021)."""
         before, before_gradient = norm(self, "norm")
         residual, residual_gradient = self.residual("residual")
         forward, backward = attention
@@ -314,14 +314,14 @@ class LayerParts:
         return (before, *no_scatter, *no_gather, residual), (residual_gradient, *back_mlp, *backward, before_gradient)
 
     def gathered(self, name: str, products: list[Item]) -> list[Item]:
-        """Products after the gathering of their input where that is cut by sequence."""
+        """Return the products after the gathering of their input where that is cut by sequence."""
         cast = self.cast(f"{name} input", self.tokens * self.shape.hidden / self.split)
         if self.layout.tp == 1 or not self.layout.sequence_parallel:
             return [*cast, *products]
         return [*cast, self.message(f"{name} input", "all_gather", 1 if self.layout.overlap_tp else 0), *products]
 
     def _scattered(self, name: str, products: list[Item]) -> list[Item]:
-        """Products before the sum of their output over tp; with overlap_tp the two run side by side in pieces."""
+        """Return the products before the sum of their output over tp; with overlap_tp the two run side by side in pieces."""
         if self.layout.tp == 1:
             return products
         operation: Operation = "reduce_scatter" if self.layout.sequence_parallel else "all_reduce"
@@ -330,7 +330,7 @@ class LayerParts:
         return [*products, self.message(name, operation)]
 
     def _heads(self) -> tuple[int, int, int]:
-        """Heads of the micro-batch on this rank, queries of each, keys that each query sees."""
+        """Return the heads of the micro-batch on this rank, queries of each, keys that each query sees."""
         layout, shape = self.layout, self.shape
         ulysses = layout.cp > 1 and layout.context_parallel == "ulysses"
         heads = max(1, round(layout.micro_batch * shape.num_heads / layout.tp / (layout.cp if ulysses else 1)))
@@ -338,7 +338,7 @@ class LayerParts:
         return heads, rows, self.sequence_length
 
     def _core(self) -> tuple[list[Item], list[Item]]:
-        """Everything between the two linear layers of attention, with the messages of context parallelism."""
+        """Return everything between the two linear layers of attention, with the messages of context parallelism."""
         shape, layout, e = self.shape, self.layout, self.element_bytes
         heads, rows, columns = self._heads()
         if layout.attention == "unfused":

@@ -65,7 +65,7 @@ LIVE_PARAMETERS = 1e9
 
 
 def has_zero_of_deepspeed(layout: Layout) -> bool:
-    """Whether a layout runs with DeepSpeed's ZeRO, and not with its optimizer for bf16, which is counted as other frameworks are.
+    """Return whether a layout runs with DeepSpeed's ZeRO, and not with its bf16 optimizer, which is counted as others are.
 
     Nothing is held twice at initialisation: weights are made flat on the device where it has room for both, else in the host's
     memory (``available_memory >= flat_buffer_bytes``). That optimizer sums float32 of all parameters.
@@ -80,7 +80,7 @@ def has_zero_of_deepspeed(layout: Layout) -> bool:
 
 
 def updated_bytes(layout: Layout, shard: float) -> float:
-    """Bytes of gradients at the start of an update: a rank's part, a flat copy, and that in float32; 0 where the host updates.
+    """Return bytes of gradients at an update's start: a rank's part, a flat copy, and a float32 one; 0 where the host updates.
 
     Args:
         layout: how the job is cut.
@@ -93,7 +93,7 @@ def updated_bytes(layout: Layout, shard: float) -> float:
 
 
 def bucket_bytes(layout: Layout, parameters: float, weight: float) -> float:
-    """Bytes of the buckets of ZeRO-1 and 2, of full size whatever the model's, and of the flat copy that is summed.
+    """Return the bytes of the buckets of ZeRO-1 and 2, of full size whatever the model's, and of the flat copy that is summed.
 
     There are two buckets where sums overlap the backward pass. A weight larger than a bucket goes by itself: its gradient and
     a copy. Sums in the host's memory come back to a buffer of one weight (``temp_grad_buffer_for_gpu_offload``).
@@ -135,7 +135,7 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
 
 
 def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
-    """The stage whose ranks need most, and what they hold."""
+    """Return the stage whose ranks need most, and what they hold."""
     layout = work.layout
     if work.meshes:
         return max(((stage, stage_memory(work, stage)) for stage in range(layout.pp)), key=lambda pair: pair[1].total)
@@ -172,7 +172,7 @@ def _fullest_stages(work: LayoutWork) -> tuple[list[int], list[_State]]:
 
 
 def _memory(work: LayoutWork, stage: int, state: _State, passing: Passing) -> StageMemory:
-    """Memory of a rank of one stage, of a layout whose stages have one mesh."""
+    """Return the memory of a rank of one stage, of a layout whose stages have one mesh."""
     parameters, optimizer, gradients, sharding = state
     held_bytes, again, buffers = passing
     if work.layout.is_fsdp2:
@@ -256,12 +256,12 @@ def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, 
 
 
 def _largest_weight(work: LayoutWork, stage: int) -> float:
-    """Parameters of the largest weight of the layers of a stage."""
+    """Return the parameters of the largest weight of the layers of a stage."""
     return max(work.block_weights[name].largest_weight for name in work.stages[stage].layers)
 
 
 def _sharding_buffers(work: LayoutWork, stage: int) -> float:
-    """Weights that are whole for a time, and buckets of gradients."""
+    """Return the weights that are whole for a time, and buckets of gradients."""
     layout, parameters = work.layout, work.stages[stage].parameters
     width, gradient_width = layout.number_bytes, layout.gradient_bytes
     ends = [work.block_weights["embedding"]] * any(stage in one for one in end_stages(layout))

@@ -66,7 +66,7 @@ def spread(
     again: int | None = None,
     sizes: tuple[int, ...] | None = None,
 ) -> tuple[tuple[ChunkWork, ...], tuple[Mapping[str, int], ...]]:
-    """The chunks in model order, and the layers of each stage by the name of their block; equal ones are the same object.
+    """Return the chunks in model order, and the layers of each stage by the name of their block; equal ones are the same object.
 
     Layers are spread evenly; what is left over goes to chunks from the middle outwards, away from embedding and head. The first
     and the last chunk may be given fewer, as if embedding and head were layers too. Where only the first ``again`` layers of a
@@ -94,7 +94,7 @@ def spread(
 def forward_and_backward(
     schedule: str, pp: int, chunks_of: tuple[object, ...]
 ) -> tuple[tuple[ChunkWork, ...], tuple[Mapping[str, int], ...]]:
-    """The chunks of a bidirectional schedule and the layers of each stage, as `spread` returns them.
+    """Return the chunks of a bidirectional schedule and the layers of each stage, as `spread` returns them.
 
     Args:
         schedule: which; the chunks of DualPipe follow once more, on the mirrored stages.
@@ -112,14 +112,14 @@ def forward_and_backward(
 
 
 def _same(layers: Sequence[dict[str, int]]) -> tuple[Mapping[str, int], ...]:
-    """The layers of stages, of equal ones the same object; of all stages too."""
+    """Return the layers of stages, of equal ones the same object; of all stages too."""
     known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
     result = tuple(known.setdefault(tuple(sorted(layer.items())), layer) for layer in layers)
     return _LAYERS.setdefault(tuple(tuple(one.items()) for one in result), result)
 
 
 def end_stages(layout: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The stages that hold the embedding, and those that hold the head."""
+    """Return the stages that hold the embedding, and those that hold the head."""
     last = layout.pp - 1
     if layout.is_bidirectional:
         return ((0, last), (0, last)) if layout.has_mirrored_stages else ((0,), (0,))
@@ -127,7 +127,7 @@ def end_stages(layout: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def has_table_copy(layout: Layout) -> bool:
-    """Whether the head is on another stage than the embedding, and keeps a copy of a table that both have."""
+    """Return whether the head is on another stage than the embedding, and keeps a copy of a table that both have."""
     return layout.pp > 1 and not layout.is_bidirectional
 
 
@@ -147,7 +147,7 @@ def check(shape: TransformerShape, layout: Layout, sequence_length: int) -> None
 
 
 def is_legal(shape: TransformerShape, layout: Layout, sequence_length: int) -> bool:
-    """Whether `check` has nothing to say."""
+    """Return whether `check` has nothing to say."""
     return not any(bad for bad, *_ in _objections(shape, layout, sequence_length))
 
 

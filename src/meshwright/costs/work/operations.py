@@ -35,7 +35,7 @@ background user's guide", 2023, section 3.
 
 
 def row_bytes(*lengths: int) -> int:
-    """The largest power of two of bytes, `ALIGNED_BYTES` at most, that divides the length of a row of 16-bit numbers."""
+    """Return the largest power of two of bytes, `ALIGNED_BYTES` at most, that divides the length of a row of 16-bit numbers."""
     return math.gcd(ALIGNED_BYTES, *(2 * length for length in lengths))
 
 
@@ -159,7 +159,7 @@ def weight_part(items: Pass) -> Pass:
 
 
 def thin(product: Product, rank: int, first: str, last: str) -> tuple[Product, Product]:
-    """Two products by way of ``rank`` numbers in place of one; of a weight gradient those of both thin matrices.
+    """Return two products by way of ``rank`` numbers in place of one; of a weight gradient those of both thin matrices.
 
     Args:
         product: that is replaced.
@@ -226,7 +226,7 @@ def side_by_side(forward: Pass, backward: Pass) -> Pass:
 
 
 def axes_of(items: Pass) -> tuple[Axis, ...]:
-    """The axes of the messages of a pass, each once."""
+    """Return the axes of the messages of a pass, each once."""
     return tuple(dict.fromkeys(item.axis for item in items if isinstance(item, Message)))
 
 

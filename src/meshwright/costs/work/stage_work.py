@@ -130,19 +130,19 @@ def once(known: dict[object, Any], key: object, make: Callable[[], Any]) -> Any:
 
 
 def expert_shards(layout: Layout) -> int:
-    """Ranks that share one copy of an expert's optimizer; 1 where nothing is sharded."""
+    """Return the ranks that share one copy of an expert's optimizer; 1 where nothing is sharded."""
     if not layout.shards_optimizer:
         return 1
     return layout.expert_copies if layout.num_shards == layout.copies else min(layout.num_shards, layout.expert_copies)
 
 
 def stored_bytes(layout: Layout) -> int:
-    """Bytes of a weight as the optimizer leaves it."""
+    """Return the bytes of a weight as the optimizer leaves it."""
     return 4 if layout.precision == "autocast" else layout.number_bytes
 
 
 def optimizer_bytes(layout: Layout) -> float:
-    """Bytes that the optimizer keeps of a parameter: its master weight, where the weight itself is not one, and both moments.
+    """Return bytes that the optimizer keeps of a parameter: a master weight, unless the weight itself is one, and moments.
 
     Megatron-LM's precision-aware optimizer keeps of a master weight what the weight of 16 bits lacks.
 
@@ -200,7 +200,7 @@ Parts = Callable[[Layout], tuple[MessagePart, ...]]
 
 
 def sync_parts(layout: Layout) -> tuple[MessagePart, ...]:
-    """Gradients of a stage, over the replicas."""
+    """Return the gradients of a stage, over the replicas."""
     if layout.copies == 1:
         return ()
     if not layout.shards_optimizer:
@@ -212,18 +212,18 @@ def sync_parts(layout: Layout) -> tuple[MessagePart, ...]:
 
 
 def gather_parts(layout: Layout) -> tuple[MessagePart, ...]:
-    """Parameters of a stage, where the replicas update a part each."""
+    """Return the parameters of a stage, where the replicas update a part each."""
     return (MessagePart("parameters", "all_gather", "shard"),) if layout.num_shards > 1 else ()
 
 
 def messages_of(parts: Parts, layout: Layout, held_bytes: float) -> tuple[Message, ...]:
-    """The messages of a stage that holds a number of bytes; none where it holds nothing."""
+    """Return the messages of a stage that holds a number of bytes; none where it holds nothing."""
     result = parts(layout) if held_bytes > 0 else ()
     return tuple(Message(part.name, part.operation, part.axis, held_bytes / part.divisor) for part in result)
 
 
 def stage_tensor(work: LayoutWork, stage: int, carried: int, devices_per_host: int) -> StageTensor:
-    """Some residual streams of a micro-batch of all replicas on a stage, whose ranks have consecutive devices."""
+    """Return some residual streams of a micro-batch of all replicas on a stage, whose ranks have consecutive devices."""
     layout, mesh = work.layout, work.at(stage).layout
     return StageTensor(
         samples=layout.micro_batch * layout.dp,
@@ -238,7 +238,7 @@ def stage_tensor(work: LayoutWork, stage: int, carried: int, devices_per_host: i
 
 
 def slice_buffer_bytes(work: LayoutWork, stage: int) -> float:
-    """The largest slice that a rank of a stage receives from a rank of another mesh, as a buffer."""
+    """Return the largest slice that a rank of a stage receives from a rank of another mesh, as a buffer."""
     pp, last, most = work.layout.pp, len(work.chunks) - 1, 0.0
     for chunk in (one for one in range(last + 1) if one % pp == stage):
         for sender, boundary in ((chunk - 1, chunk - 1), (chunk + 1, chunk)):

@@ -83,18 +83,18 @@ class StepWork(ABC):
 
     @abstractmethod
     def gradient_bytes_on(self, stage: int) -> float:
-        """Bytes of the gradients of a rank of a stage."""
+        """Return the bytes of the gradients of a rank of a stage."""
 
     @abstractmethod
     def with_gradient_share(self, share: float) -> Self:
-        """The work with so much of the gradients' bytes; none with 0."""
+        """Return the work with so much of the gradients' bytes; none with 0."""
 
     @abstractmethod
     def matrices(self, stage: int, message: Message) -> tuple[Matrix, ...]:
-        """The matrices of a rank of a stage whose gradients a message sums."""
+        """Return the matrices of a rank of a stage whose gradients a message sums."""
 
     def pass_messages(self) -> Iterator[tuple[Message, int, int]]:
-        """Messages inside passes, with their stage and how often a micro-batch sends each there; none where the job says none."""
+        """Return messages inside passes, with their stage and number for each micro-batch; none where the job says none."""
         return iter(())
 
     @abstractmethod
@@ -108,26 +108,26 @@ class StepWork(ABC):
 
     @abstractmethod
     def returned(self, chunk: int) -> tuple[Message, ...]:
-        """The gradients that a chunk sends to where it got the activations from."""
+        """Return the gradients that a chunk sends to where it got the activations from."""
 
     @abstractmethod
     def sync(self, stage: int) -> tuple[Message, ...]:
-        """Messages after the last backward pass of a stage, one after the other."""
+        """Return the messages after the last backward pass of a stage, one after the other."""
 
     @abstractmethod
     def gather(self, stage: int) -> tuple[Message, ...]:
-        """Messages after the optimizer of a stage."""
+        """Return the messages after the optimizer of a stage."""
 
     @abstractmethod
     def memory(self, stage: int) -> StageMemory:
-        """Memory of a rank of one stage."""
+        """Return the memory of a rank of one stage."""
 
     def peak_memory(self) -> tuple[int, StageMemory]:
-        """The stage whose ranks need most, the first of equal ones, and what they hold."""
+        """Return the stage whose ranks need most, the first of equal ones, and what they hold."""
         return max(((stage, self.memory(stage)) for stage in range(self.layout.pp)), key=lambda pair: pair[1].total)
 
     def summed(self, stage: int) -> tuple[Message, ...]:
-        """The messages of `sync` that may be coded: sums of gradients over replicas."""
+        """Return the messages of `sync` that may be coded: sums of gradients over replicas."""
         return tuple(message for message in self.sync(stage) if message.axis in SUMMED)
 
 

@@ -101,7 +101,7 @@ class LayoutWork(StepWork):
         return block_works
 
     def at(self, stage: int) -> LayoutWork:
-        """The work as if all stages had the mesh of this one; itself where they do."""
+        """Return the work as if all stages had the mesh of this one; itself where they do."""
         return self.meshes[stage] if self.meshes else self
 
     def once(self, key: object, make: Callable[[], Any]) -> Any:
@@ -109,11 +109,11 @@ class LayoutWork(StepWork):
         return once(self.shared, key, make)
 
     def other_chunk(self, chunk: ChunkWork) -> ChunkWork | None:
-        """The other chunk of the same rank under a bidirectional schedule; None under others."""
+        """Return the other chunk of the same rank under a bidirectional schedule; None under others."""
         return self.chunks[-1 - self.layout.chunk_at(chunk.stage, chunk.place)] if self.layout.is_bidirectional else None
 
     def carried(self, chunk: int) -> int:
-        """Residual streams that go from a chunk to the next one: its own, and long skips past it."""
+        """Return the residual streams that go from a chunk to the next one: its own, and long skips past it."""
         if self.shape.long_skips is None:
             return 1
         return 1 + self.shape.skips_behind(sum(one.num_layers for one in self.chunks[: chunk + 1]))
@@ -177,7 +177,7 @@ class LayoutWork(StepWork):
         return replace(self, stages=tuple(stages))
 
     def matrices(self, stage: int, message: Message) -> tuple[Matrix, ...]:
-        """The weight matrices of the layers of a message, cut by ``tp``; those of experts are not known."""
+        """Return the weight matrices of the layers of a message, cut by ``tp``; those of experts are not known."""
         shape, tp, count = self.shape, self.layout.tp, self.stages[stage].num_layers
         if message.axis != "dp_cp":
             return ()
@@ -253,7 +253,7 @@ class LayoutWork(StepWork):
 
 
 def describe(shape: TransformerShape, layout: Layout, sequence_length: int | None = None, *, checks: bool = True) -> LayoutWork:
-    """The work of a layout.
+    """Return the work of a layout.
 
     Args:
         shape: the model.
@@ -304,7 +304,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
 
 
 def rescheduled(work: LayoutWork, layout: Layout) -> LayoutWork:
-    """The work of a layout that differs in schedule and chunks; it shares with ``work`` what it can, else `describe` makes it."""
+    """Return the work of a layout that differs in schedule and chunks; it shares with ``work`` what it can."""
     old = work.layout
     has_own = layout.is_bidirectional or old.is_bidirectional or layout.is_fsdp2 or layout.overlap_dp != old.overlap_dp
     if has_own or layout.zero != old.zero or work.meshes or work.shape.long_skips is not None:
@@ -322,7 +322,7 @@ def rescheduled(work: LayoutWork, layout: Layout) -> LayoutWork:
 def _held(
     shape: TransformerShape, layout: Layout, layers: tuple[Mapping[str, int], ...], apart: object
 ) -> tuple[Mapping[str, BlockWeights], tuple[StageWork, ...], dict[object, Any]]:
-    """The parameters of blocks and what stages hold of them, made once for all sizes of a micro-batch, and `of_weights`."""
+    """Return the parameters of blocks and what stages hold of them, once for all sizes of a micro-batch, and `of_weights`."""
     key = shape, apart, id(layers), layout.keeps_some_layers, _OF_WEIGHTS(vars(layout))
     if (known := _HELD.get(key)) is None:
         if len(_HELD) >= MOST_WORKS:
@@ -333,13 +333,13 @@ def _held(
 
 
 def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) -> LayoutWork:
-    """The work with other blocks of the same names; ``key`` distinguishes it from that of the same shape and layout."""
+    """Return the work with other blocks of the same names; ``key`` distinguishes it from that of the same shape and layout."""
     stages = stages_of(work.shape, work.layout, [held.layers for held in work.stages], blocks)
     return replace(work, block_weights=blocks, make_blocks=partial(dict, blocks), stages=stages, key=(*work.key, key))
 
 
 def _boundary(layout: Layout, sequence_length: int, hidden: int) -> tuple[Message, ...]:
-    """Each tensor-parallel rank sends its share over its own card; without sequence parallelism they gather it then.
+    """Let each tensor-parallel rank send its share over its own card; without sequence parallelism they gather it then.
 
     Source:
         Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021, section 4.1.

@@ -65,7 +65,7 @@ def layout_step_of(
 
 
 def _trained(plan: PlacementPlan, step: StepModel, core: Core | None) -> tuple[StepModel, int]:
-    """The step with coded gradients, or the steps from one average to the next, and how many steps that is.
+    """Return the step with coded gradients, or the steps from one average to the next, and how many steps that is.
 
     Of post-local SGD those are the steps behind its warm-up.
 
@@ -99,7 +99,7 @@ def _trained(plan: PlacementPlan, step: StepModel, core: Core | None) -> tuple[S
 
 
 def gossip_steps(training: Gossip, step: StepModel, graph: JobGraph, rank_of: tuple[int, ...]) -> tuple[Timeline, TaskWork]:
-    """The steps of a cycle of rounds, each a computation of every rank and the messages of its round.
+    """Return the steps of a cycle of rounds, each a computation of every rank and the messages of its round.
 
     Args:
         training: the topology.
@@ -174,7 +174,7 @@ def _cuts_layers(layout: Layout) -> bool:
 
 
 def _transformer(plan: PlacementPlan, graph: JobGraph, layout: Layout) -> tuple[TransformerShape, int]:
-    """The shape of a transformer, and the tokens of a sequence, that give this graph: the plan's own, or the zoo's.
+    """Return the shape of a transformer, and the tokens of a sequence, that give this graph: the plan's own, or the zoo's.
 
     Raises:
         ExportError: there is none.

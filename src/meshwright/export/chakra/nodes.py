@@ -48,7 +48,7 @@ class TaskWork:
 
 
 def op_split_work(execution: ExecutionGraph, graph: JobGraph, splits: OpSplits) -> TaskWork:
-    """Each rank's share of every op; see `costs.compute.Roofline`."""
+    """Return each rank's share of every op; see `costs.compute.Roofline`."""
     split = splits.splits[execution.op]
     flops = np.where(execution.is_backward, graph.backward_flops[execution.op], graph.forward_flops[execution.op]) / split
     moved = graph.moved_bytes[execution.op] / split + graph.parameter_bytes[execution.op] * (1 - 1 / split)
@@ -100,7 +100,7 @@ class RankNodes:
                     self._signal(task, second)
 
     def _order(self, after: dict[int, list[int]]) -> Iterator[int]:
-        """Tasks by start, finish and number, but never before one that they depend on."""
+        """Yield tasks by start, finish and number, but never before one that they depend on."""
         start_s, finish_s = self._timeline.start_s, self._timeline.finish_s
         waiting = self._execution.num_predecessors.tolist()
         ready = [(start_s[task], finish_s[task], task) for task, count in enumerate(waiting) if count == 0]
@@ -118,12 +118,12 @@ class RankNodes:
             raise GraphError("the tasks form a cycle", field="edges")
 
     def _takers(self, task: int) -> list[int]:
-        """Ranks on which a task waits for what comes before."""
+        """Return the ranks on which a task waits for what comes before."""
         members = self._members[task]
         return members[:1] if self._is_transfer[task] else members
 
     def _givers(self, task: int) -> list[int]:
-        """Ranks that know that a task has ended; of a transfer the sender too, which may have waited for that."""
+        """Return the ranks that know that a task has ended; of a transfer the sender too, which may have waited for that."""
         return self._members[task]
 
     def _add(self, task: int, before: list[int]) -> None:
@@ -151,7 +151,7 @@ class RankNodes:
                 self._id[task, rank] = self._node(rank, task, name, NodeType.COMM_COLL, nodes, attributes)
 
     def _needed(self, task: int, rank: int, before: list[int]) -> list[int]:
-        """Nodes of a rank that a task waits for."""
+        """Return the nodes of a rank that a task waits for."""
         nodes = [self._id[first, rank] for first in before if rank in self._givers(first)]
         return nodes + [self._signals[first, task] for first in before if (first, task) in self._signals]
 
@@ -166,7 +166,7 @@ class RankNodes:
             self._id[task, rank] = self._node(rank, task, f"{op_name} {direction}", NodeType.COMP, nodes, attributes)
 
     def _turn(self, task: int, op_name: str, needed: dict[int, list[int]]) -> None:
-        """Each member sends to the next one; what follows on a rank waits for what it received."""
+        """Let each member send to the next one; what follows on a rank waits for what it received."""
         members = self._members[task]
         for sender, receiver in zip(members, members[1:] + members[:1], strict=True):
             name = f"{op_name} {sender} to {receiver}"
@@ -175,7 +175,7 @@ class RankNodes:
             self._tag += 1
 
     def _end(self, task: int, name: str, rank: int, sender: int, receiver: int, tag: int, needed: list[int]) -> int:
-        """A send or the receive that belongs to it."""
+        """Yield a send or the receive that belongs to it."""
         node_type = NodeType.COMM_SEND if rank == sender else NodeType.COMM_RECV
         common: dict[str, Value] = {"comm_src": sender, "comm_dst": receiver, "comm_tag": tag}
         return self._node(rank, task, name, node_type, needed, {**common, "comm_size": self._size(task)})
@@ -184,7 +184,7 @@ class RankNodes:
         return self._whole(float(self._execution.payload_bytes[task]), self._work.op_names[int(self._execution.op[task])])
 
     def _signal(self, first: int, second: int) -> None:
-        """A dependency between ranks that moves nothing: a message of no bytes."""
+        """Add a dependency between ranks that moves nothing: a message of no bytes."""
         giver, taker = self._givers(first)[0], self._takers(second)[0]
         common: dict[str, Value] = {"comm_src": giver, "comm_dst": taker, "comm_tag": self._tag, "comm_size": 0}
         self._tag += 1
@@ -235,7 +235,7 @@ class RankNodes:
 
     @staticmethod
     def _whole(value: float, name: str) -> int:
-        """A size or time rounded up to a whole number that the format can hold."""
+        """Return a size or time rounded up to a whole number that the format can hold."""
         if value > _MAX_INT64 / 2:
             raise ExportError("is too large for the trace format", field=name, value=value)
         return math.ceil(value)

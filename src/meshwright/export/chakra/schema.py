@@ -125,7 +125,7 @@ class RankTrace:
 
 
 def encode(trace: RankTrace) -> bytes:
-    """The bytes of a trace's file."""
+    """Return the bytes of a trace's file."""
     from google.protobuf import proto
 
     (head_class, node_class), out = _classes(), io.BytesIO()
@@ -146,7 +146,7 @@ def encode(trace: RankTrace) -> bytes:
 
 
 def decode(content: bytes) -> RankTrace:
-    """The trace of a file; fields that are not known here are passed over.
+    """Return the trace of a file; fields that are not known here are passed over.
 
     Raises:
         ValueError: the bytes are no such trace.
@@ -167,7 +167,7 @@ def decode(content: bytes) -> RankTrace:
 
 @cache
 def _classes() -> tuple[Any, Any]:
-    """The classes of a trace's head and of its nodes."""
+    """Return the classes of a trace's head and of its nodes."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     of_field = descriptor_pb2.FieldDescriptorProto
@@ -191,13 +191,13 @@ def _classes() -> tuple[Any, Any]:
 
 
 def _attributes(values: Mapping[str, Value]) -> list[dict[str, Any]]:
-    """Attributes as the fields of their messages."""
+    """Return the attributes as the fields of their messages."""
     kinds = ((name, KINDS.get(name) or _OF_TYPE[type(value)], value) for name, value in values.items())
     return [{"name": name, kind: {"values": value} if kind == "strings" else value} for name, kind, value in kinds]
 
 
 def _values(attributes: Iterable[Any]) -> dict[str, Value]:
-    """Values by name; an empty text where the value's kind is not known here."""
+    """Return the values by name; an empty text where the value's kind is not known here."""
     values: dict[str, Value] = {}
     for attribute in attributes:
         kind = attribute.WhichOneof("value")

@@ -48,12 +48,12 @@ _NOT_GUARANTEED = (
 
 
 def trace_name(rank: int) -> str:
-    """File name of a rank's trace; ASTRA-sim takes ``trace`` as the workload."""
+    """Return the file name of a rank's trace; ASTRA-sim takes ``trace`` as the workload."""
     return f"trace.{rank}.et"
 
 
 def step_of(plan: PlacementPlan, core: Core | None = None) -> tuple[Timeline, TaskWork]:
-    """One simulated step of a plan, and what its tasks are; of a core, where one is named.
+    """Return one simulated step of a plan, and what its tasks are; of a core, where one is named.
 
     Raises:
         ExportError: the plan embeds no job graph or cluster, its partition is not lowered, or the job cannot be timed on
@@ -92,7 +92,7 @@ def step_of(plan: PlacementPlan, core: Core | None = None) -> tuple[Timeline, Ta
 
 
 def traces_of(plan: PlacementPlan, core: Core | None = None) -> tuple[list[RankTrace], dict[str, tuple[int, ...]]]:
-    """The trace of each rank, and the members of each communicator group; of a step of a core, where one is named.
+    """Return the trace of each rank, and the members of each communicator group; of a step of a core, where one is named.
 
     Raises:
         ExportError: as `step_of`, or a size that the format cannot hold.
@@ -120,7 +120,7 @@ def traces_of(plan: PlacementPlan, core: Core | None = None) -> tuple[list[RankT
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The traces and the communicator groups, of a masked job those of a step of each phase; no option matters.
+    """Return the traces and the communicator groups, of a masked job those of a step of each phase; no option matters.
 
     Raises:
         ExportError: as `traces_of`.
@@ -143,7 +143,7 @@ def _rendered(plan: PlacementPlan, core: Core | None = None) -> Files:
 
 
 def _is_plain(layout: Layout, graph: JobGraph) -> bool:
-    """Whether a layout is data parallelism in one pass over the graph's own batch, which op splits say as well."""
+    """Return whether a layout is data parallelism in one pass over the graph's own batch, which op splits say as well."""
     return (
         layout.world == layout.dp
         and not layout.shards_optimizer

@@ -35,7 +35,7 @@ _MAX_ARGUMENT_BYTES = 100_000
 
 
 def assigned_places(hosts: dict[str, list[int]]) -> list[tuple[str, int]]:
-    """Host and device of each rank as DeepSpeed assigns them.
+    """Return the host and device of each rank as DeepSpeed assigns them.
 
     Args:
         hosts: included devices of each host in the hostfile's order.
@@ -48,7 +48,7 @@ def assigned_places(hosts: dict[str, list[int]]) -> list[tuple[str, int]]:
 
 
 def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...]) -> Needs:
-    """The configuration, and the model where the plan holds its shape.
+    """Return the configuration, and the model where the plan holds its shape.
 
     Raises:
         ExportError: coordinates in another order than its topology's, a plan that does not say its batch sizes, or a schedule
@@ -65,7 +65,7 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
 
 
 def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
-    """The hostfile, and the launcher over ssh.
+    """Return the hostfile, and the launcher over ssh.
 
     A script gets the configuration behind its own arguments; a command of the user's own is run as it is.
 
@@ -123,7 +123,7 @@ def _check_topology(plan: PlacementPlan) -> None:
 
 
 def _batch(plan: PlacementPlan) -> Layout:
-    """How the samples of a step are divided: the plan's own layout, or that of replicas alone."""
+    """Return how the samples of a step are divided: the plan's own layout, or that of replicas alone."""
     layout, splits = plan.layout(), plan.op_splits()
     if layout is not None:
         refuse_unrunnable(plan, "deepspeed")
@@ -148,7 +148,7 @@ def _batch(plan: PlacementPlan) -> Layout:
 
 
 def _config(batch: Layout, not_guaranteed: tuple[str, ...]) -> dict[str, object]:
-    """The keys of the configuration. DeepSpeed passes over keys that it does not know, as the first one here."""
+    """Return the keys of the configuration. DeepSpeed passes over keys that it does not know, as the first one here."""
     zero: dict[str, object] = {"stage": batch.zero}
     if batch.zero > 0:
         zero["overlap_comm"] = batch.overlap_dp
@@ -168,7 +168,7 @@ def _config(batch: Layout, not_guaranteed: tuple[str, ...]) -> dict[str, object]
 
 
 def _coded(plan: PlacementPlan, config: dict[str, object]) -> dict[str, object]:
-    """With the optimizer of one bit, where gradients are coded by their signs, or coded ZeRO-3; others are refused before."""
+    """Run with the optimizer of one bit, where gradients are coded by their signs, or coded ZeRO-3; others are refused before."""
     if plan.compression is None:
         return config
     zero, sentences = config["zero_optimization"], config["_not_guaranteed"]

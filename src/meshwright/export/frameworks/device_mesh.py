@@ -32,18 +32,18 @@ _AXES = ("pp", "dp", "cp", "tp")
 
 
 def has_grid(plan: PlacementPlan) -> bool:
-    """Whether the ranks have coordinates, so that `device_mesh_text` can be written."""
+    """Return whether the ranks have coordinates, so that `device_mesh_text` can be written."""
     return plan.ranks[0].coordinates is not None
 
 
 def rank_grid(plan: PlacementPlan) -> NDArray[np.int64]:
-    """The rank at each place of the grid, ``(pp, dp, cp, tp)``; parts of a volume lie along ``cp``."""
+    """Return the rank at each place of the grid, ``(pp, dp, cp, tp)``; parts of a volume lie along ``cp``."""
     places = [rank.coordinates for rank in plan.ranks if rank.coordinates is not None]
     return places_grid(places, range(len(places)))
 
 
 def places_grid(places: Sequence[Coordinates], ranks: Sequence[int]) -> NDArray[np.int64]:
-    """The grid of some ranks, those of one stage or of all; see `rank_grid`.
+    """Return the grid of some ranks, those of one stage or of all; see `rank_grid`.
 
     Args:
         places: of all ranks.
@@ -59,21 +59,21 @@ def places_grid(places: Sequence[Coordinates], ranks: Sequence[int]) -> NDArray[
 
 
 def coordinates_of(plan: PlacementPlan) -> list[dict[str, int]]:
-    """The place of each rank by axis; ``sp`` is there only where volumes are cut. Empty for ranks without a place."""
+    """Return the place of each rank by axis; ``sp`` is there only where volumes are cut. Empty for ranks without a place."""
     cuts_volumes = any(rank.coordinates is not None and rank.coordinates.sp for rank in plan.ranks)
     dumped = [rank.coordinates.model_dump() if rank.coordinates else {} for rank in plan.ranks]
     return [{"sp": 0} | one if cuts_volumes and one else one for one in dumped] if cuts_volumes else dumped
 
 
 def expert_grid(plan: PlacementPlan) -> NDArray[np.int64] | None:
-    """The rank at each place of the experts' grid, ``(pp, dp of experts, ep, etp)``; None where experts are not cut."""
+    """Return the rank at each place of the experts' grid, ``(pp, dp of experts, ep, etp)``; None where experts are not cut."""
     places, layout = [rank.coordinates for rank in plan.ranks if rank.coordinates is not None], plan.layout()
     etp = None if layout is None else layout.etp
     return None if max((place.ep for place in places), default=0) == 0 else expert_cut(places, rank_grid(plan), etp)
 
 
 def expert_cut(places: Sequence[Coordinates], grid: NDArray[np.int64], etp: int | None = None) -> NDArray[np.int64]:
-    """The ranks of a grid as the experts' grid, ``(pp, dp of experts, ep, etp)``.
+    """Return the ranks of a grid as the experts' grid, ``(pp, dp of experts, ep, etp)``.
 
     Args:
         places: of all ranks.
@@ -114,7 +114,7 @@ def splits(plan: PlacementPlan) -> tuple[tuple[str, ...], str]:
 
 
 def device_mesh_text(plan: PlacementPlan, head: str) -> str:
-    """The text of the module that makes the mesh.
+    """Return the text of the module that makes the mesh.
 
     Args:
         plan: one with coordinates.
@@ -142,7 +142,7 @@ def device_mesh_text(plan: PlacementPlan, head: str) -> str:
 
 
 def first_ops_text(plan: PlacementPlan) -> str:
-    """The lines of a module that name the split points, or say why there are none."""
+    """Return the lines of a module that name the split points, or say why there are none."""
     first_ops, why_not = splits(plan)
     names = "".join(f"    {name!r},\n" for name in first_ops)
     note = f"# No split points: {why_not}.\n" if why_not else ""
@@ -153,7 +153,7 @@ FIRST_OPS = {f"({chr(10)}{names})" if names else "()"}
 
 
 def nested(grid: NDArray[np.int64], indent: str = "") -> str:
-    """A grid as nested lists, a line for each of its innermost two dimensions."""
+    """Return a grid as nested lists, a line for each of its innermost two dimensions."""
     if grid.ndim == 2:
         return repr(grid.tolist())
     inner = indent + "    "
@@ -238,7 +238,7 @@ _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "bfl
 
 
 def fully_shard_text(layout: Layout | None) -> str:
-    """The lines; none where the layout is another framework's, or cuts along other axes than those of data."""
+    """Return the lines; none where the layout is another framework's, or cuts along other axes than those of data."""
     if layout is None or layout.framework != "fsdp2" or layout.world != layout.dp or layout.zero not in (2, 3):
         return ""
     keys = {key: getattr(layout, key) for key in (*_SCRIPT, *(key for key in _WHERE_SAID if key in layout.model_dump()))}

@@ -37,11 +37,11 @@ class FrameworkFront:
     guaranteed: tuple[str, ...] = ()
 
     def part(self, plan: PlacementPlan, options: ExportOptions) -> Needs:
-        """Its part of an export, whoever starts its ranks; raises as `needs`."""
+        """Return its part of an export, whoever starts its ranks; raises as `needs`."""
         return self.needs(plan, options, self.not_guaranteed)
 
     def render(self, plan: PlacementPlan, options: ExportOptions) -> Files:
-        """The files of its own format.
+        """Return the files of its own format.
 
         Raises:
             ExportError: as `part`, or a rank that its launcher would start elsewhere.
@@ -52,7 +52,7 @@ class FrameworkFront:
         return {**needs.files, **self.launch(needs, options, head)}
 
     def target(self) -> Target:
-        """Its own format: the framework on hosts that a shell reaches."""
+        """Return its own format: the framework on hosts that a shell reaches."""
         return Target(
             name=self.name,
             summary=self.summary,

@@ -45,7 +45,7 @@ class RankOrder:
 
 
 def rank_order(plan: PlacementPlan, framework: str, orders: Sequence[str] = (DEFAULT_ORDER,)) -> RankOrder:
-    """The order in which the framework's groups are the plan's and every host has a run of ranks.
+    """Return the order in which the framework's groups are the plan's and every host has a run of ranks.
 
     Orders are tried as they come; one that keeps the plan's own numbers is preferred.
 
@@ -80,7 +80,7 @@ def rank_order(plan: PlacementPlan, framework: str, orders: Sequence[str] = (DEF
 
 
 def renumbered(plan: PlacementPlan, arranged: RankOrder) -> PlacementPlan:
-    """The plan with the rank numbers that the framework will use, to compare a launched job with."""
+    """Return the plan with the rank numbers that the framework will use, to compare a launched job with."""
     number = {rank: own for own, rank in enumerate(arranged.plan_rank)}
     ranks = sorted((rank.model_copy(update={"rank": number[rank.rank]}) for rank in plan.ranks), key=lambda rank: rank.rank)
     stages = tuple(s.model_copy(update={"ranks": tuple(sorted(number[rank] for rank in s.ranks))}) for s in plan.stages)
@@ -89,7 +89,7 @@ def renumbered(plan: PlacementPlan, arranged: RankOrder) -> PlacementPlan:
 
 
 def host_files(plan: PlacementPlan, arranged: RankOrder, head: str, title: str) -> dict[str, str]:
-    """Hosts and devices in the framework's order, with its rank numbers and the plan's."""
+    """Return the hosts and devices in the framework's order, with its rank numbers and the plan's."""
     ranks = [plan.ranks[rank] for rank in arranged.plan_rank]
     blocks = [ranks[first : first + arranged.per_host] for first in range(0, len(ranks), arranged.per_host)]
     hosts = "".join(f"{block[0].host}\t{comma_separated([rank.local_rank for rank in block])}\n" for block in blocks)
@@ -103,7 +103,7 @@ def host_files(plan: PlacementPlan, arranged: RankOrder, head: str, title: str) 
 
 
 def launcher(needs: Needs, options: ExportOptions, head: str, prepare: str, behind: str = "") -> Files:
-    """The script that starts torchrun on every host, by its name.
+    """Return the script that starts torchrun on every host, by its name.
 
     Args:
         needs: the plan in the framework's ranks, and the variables of every process.
@@ -151,7 +151,7 @@ def _degrees(plan: PlacementPlan, framework: str, title: str) -> ParallelDegrees
 
 
 def _plan_ranks(plan: PlacementPlan, degrees: ParallelDegrees, order: str, title: str) -> tuple[int, ...]:
-    """The plan's rank with the coordinates of each of the framework's ranks."""
+    """Return the plan's rank with the coordinates of each of the framework's ranks."""
     at: dict[tuple[int, ...], int] = {}
     for rank in plan.ranks:
         assert rank.coordinates is not None
@@ -168,7 +168,7 @@ def _plan_ranks(plan: PlacementPlan, degrees: ParallelDegrees, order: str, title
 
 
 def _check_hosts(plan: PlacementPlan, arranged: RankOrder, title: str) -> None:
-    """Each host has a run of the framework's ranks."""
+    """Check that each host has a run of the framework's ranks."""
     for number, rank in enumerate(arranged.plan_rank):
         first = arranged.plan_rank[number - number % arranged.per_host]
         if plan.ranks[rank].host != plan.ranks[first].host:

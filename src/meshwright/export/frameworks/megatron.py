@@ -20,7 +20,7 @@ ARGUMENTS = "megatron.args"
 
 
 def rank_order(plan: PlacementPlan) -> RankOrder:
-    """The order in which Megatron's groups are the plan's and every host has a run of ranks.
+    """Return the order in which Megatron's groups are the plan's and every host has a run of ranks.
 
     The default order is tried first, ``--use-tp-pp-dp-mapping`` where Megatron allows it next; one that keeps the plan's
     own numbers is preferred.
@@ -32,7 +32,7 @@ def rank_order(plan: PlacementPlan) -> RankOrder:
 
 
 def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
-    """Megatron's arguments for the plan, word by word.
+    """Return Megatron's arguments for the plan, word by word.
 
     Raises:
         ExportError: a schedule, ZeRO stage or overlap that Megatron does not have, or stages that it cannot cut.
@@ -55,7 +55,7 @@ def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
 
 
 def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...]) -> Needs:
-    """The arguments, the variables, the hosts and the rank map.
+    """Return the arguments, the variables, the hosts and the rank map.
 
     Raises:
         ExportError: as `rank_order` and `arguments`, or ops on devices that are no pipeline of equal layers.
@@ -86,7 +86,7 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
 
 
 def _is_blackwell(plan: PlacementPlan) -> bool:
-    """Whether all devices are; before, Megatron-LM wants tensor and context parallel kernels in the order of their launch.
+    """Return whether all devices are; before, Megatron-LM wants tensor and context parallel kernels in the order of their launch.
 
     Source:
         ``validate_args`` of megatron/training/arguments.py; NVIDIA-NeMo/Megatron-Bridge, scripts/performance/perf_plugins.py.
@@ -96,7 +96,7 @@ def _is_blackwell(plan: PlacementPlan) -> bool:
 
 
 def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
-    """The launcher over ssh, which hands a script the arguments behind its own."""
+    """Return the launcher over ssh, which hands a script the arguments behind its own."""
     return grid_ranks.launcher(needed, options, head, _PREPARE)
 
 

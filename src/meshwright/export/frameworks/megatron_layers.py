@@ -17,7 +17,7 @@ _LAYER = re.compile(r"(?:^|\.)(?:layers?|blocks?|h)[._]?([0-9]{1,6})(?:\.|$)")
 
 
 def pipeline_layout(plan: PlacementPlan, num_stages: int) -> str | None:
-    """The layout of the plan's stages.
+    """Return the layout of the plan's stages.
 
     Args:
         plan: the plan.
@@ -51,7 +51,7 @@ def pipeline_layout(plan: PlacementPlan, num_stages: int) -> str | None:
 
 
 def _in_order(plan: PlacementPlan, num_stages: int) -> list[tuple[int, Stage]]:
-    """The stages with their places in the plan, chunk by chunk."""
+    """Return the stages with their places in the plan, chunk by chunk."""
     results: dict[tuple[int, int], tuple[int, Stage]] = {}
     for place, stage in enumerate(plan.stages):
         field = f"stages.{place}"
@@ -71,7 +71,7 @@ def _in_order(plan: PlacementPlan, num_stages: int) -> list[tuple[int, Stage]]:
 
 
 def layer_of(op: str) -> int | None:
-    """The number of the transformer layer that an op is named after, or None."""
+    """Return the number of the transformer layer that an op is named after, or None."""
     match = _LAYER.search(op)
     return None if match is None else int(match[1])
 

@@ -19,7 +19,7 @@ from . import device_mesh
 
 
 def mesh_text(plan: PlacementPlan, head: str) -> str:
-    """The module of any plan with coordinates.
+    """Return the module of any plan with coordinates.
 
     Args:
         plan: whose stages have one mesh, or each its own.
@@ -32,7 +32,7 @@ def mesh_text(plan: PlacementPlan, head: str) -> str:
 
 
 def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...]) -> Needs:
-    """FSDP2's mesh and the arguments of ``fully_shard``, which are calls of the script.
+    """Return FSDP2's mesh and the arguments of ``fully_shard``, which are calls of the script.
 
     Raises:
         ExportError: no layout, or one that FSDP2 does not run.
@@ -68,7 +68,7 @@ def _meshed_text(plan: PlacementPlan, layout: Layout, head: str) -> str:
 
 
 def _tiles(layout: Layout) -> list[tuple[tuple[int, int], ...]]:
-    """Samples and parts of the sequence that each rank of the layout's own numbering holds of a micro-batch of all replicas."""
+    """Return samples and parts of the sequence that each rank of the layout's own numbering holds of a micro-batch."""
     meshes = [layout.at(stage) for stage in range(layout.pp)]
     cuts = [mesh.sequence_parallel and mesh.tp > 1 for mesh in meshes]
     tokens = math.lcm(*(mesh.cp * (mesh.tp if is_cut else 1) for mesh, is_cut in zip(meshes, cuts, strict=True)))

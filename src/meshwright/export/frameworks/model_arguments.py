@@ -31,7 +31,7 @@ _GELU = (None, "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
 
 
 def megatron_words(model: PlannedTransformer) -> tuple[list[str], list[str]]:
-    """Megatron-LM's arguments, word by word, and what they leave out, a phrase each."""
+    """Return Megatron-LM's arguments, word by word, and what they leave out, a phrase each."""
     keys: dict[str, object] = {
         "num-layers": model.num_layers,
         "hidden-size": model.hidden,
@@ -81,7 +81,7 @@ def megatron_words(model: PlannedTransformer) -> tuple[list[str], list[str]]:
 
 
 def _megatron_constants(model: PlannedTransformer) -> tuple[dict[str, object], list[str]]:
-    """The arguments of the constants, and what they cannot say."""
+    """Return the arguments of the constants, and what they cannot say."""
     constants = model.constants or ModelConstants()
     keys: dict[str, object] = {}
     base, scaling, activation = constants.rotary_base, constants.rotary_scaling, constants.activation
@@ -109,7 +109,7 @@ def _megatron_constants(model: PlannedTransformer) -> tuple[dict[str, object], l
 
 
 def huggingface_keys(model: PlannedTransformer) -> dict[str, Any]:
-    """The shape by the keys of a Hugging Face configuration."""
+    """Return the shape by the keys of a Hugging Face configuration."""
     keys: dict[str, Any] = {
         "num_hidden_layers": model.num_layers,
         "hidden_size": model.hidden,
@@ -129,7 +129,7 @@ def huggingface_keys(model: PlannedTransformer) -> dict[str, Any]:
 
 
 def _dense_width(model: PlannedTransformer) -> int:
-    """Width inside the feed-forward layers without experts; that of an expert where there are none."""
+    """Return the width inside the feed-forward layers without experts; that of an expert where there are none."""
     dense = [kind.feed_forward for kind in model.other_layers or () if kind.num_experts == 1]
     return dense[0] if model.num_experts > 1 and dense else model.feed_forward
 

@@ -42,7 +42,7 @@ _SCALING = ("scaling_factor", "low_freq_factor", "high_freq_factor", "original_m
 
 
 def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...]) -> Needs:
-    """The configuration, the model's arguments where the plan holds its shape, the hosts and the rank map.
+    """Return the configuration, the model's arguments where the plan holds its shape, the hosts and the rank map.
 
     Raises:
         ExportError: no layout, one that torchtitan does not run, or as `grid_ranks.rank_order`.
@@ -73,7 +73,7 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
 
 
 def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
-    """The launcher over ssh, which hands a script the configuration behind its own arguments."""
+    """Return the launcher over ssh, which hands a script the configuration behind its own arguments."""
     return grid_ranks.launcher(needed, options, head, "", f" {joined(needed.arguments, '$there')}")
 
 
@@ -153,7 +153,7 @@ def _stages(layout: Layout, num_layers: int | None) -> dict[str, Any]:
 
 
 def _own_sizes(num_layers: int, layers_per_stage: int, less: tuple[int, int]) -> tuple[int, ...] | None:
-    """Layers of the stages that torchtitan cuts by itself; None where it refuses to."""
+    """Return the layers of the stages that torchtitan cuts by itself; None where it refuses to."""
     counted = num_layers + sum(less)
     number = -(-counted // layers_per_stage)
     each, left = divmod(counted, number)
@@ -182,7 +182,7 @@ class TorchtitanModel(NamedTuple):
 
 
 def torchtitan_model(model: PlannedTransformer, *, has_pipeline: bool) -> TorchtitanModel:
-    """The model of torchtitan's that a shape is made of with the least left out; Llama 3 of equal ones."""
+    """Return the model of torchtitan's that a shape is made of with the least left out; Llama 3 of equal ones."""
     llama, qwen = TorchtitanModel("llama3", "Llama 3", *llama3(model)), TorchtitanModel("qwen3", "Qwen3", *qwen3(model))
     if has_pipeline:
         qwen.left_out.append("pipeline")
@@ -190,7 +190,7 @@ def torchtitan_model(model: PlannedTransformer, *, has_pipeline: bool) -> Torcht
 
 
 def llama3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
-    """Keys of ``TransformerModelArgs`` of torchtitan's Llama 3, and what they cannot say, a phrase each."""
+    """Return the keys of ``TransformerModelArgs`` of torchtitan's Llama 3, and what they cannot say, a phrase each."""
     narrow = int(8 * model.hidden / 3)
     keys = _sizes(model) | {
         "multiple_of": model.feed_forward,
@@ -213,7 +213,7 @@ def llama3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
 
 
 def qwen3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
-    """Keys of ``Qwen3ModelArgs``, in which experts are chosen by a softmax over the chosen ones, and what they cannot say."""
+    """Return keys of ``Qwen3ModelArgs``, whose experts are chosen by a softmax over the chosen, and what they cannot say."""
     constants = model.constants or ModelConstants()
     keys = _sizes(model) | {
         "head_dim": model.head_dim,
@@ -237,7 +237,7 @@ def qwen3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
 
 
 def _sizes(model: PlannedTransformer) -> dict[str, Any]:
-    """Names that both models share; a constant only where the plan holds it."""
+    """Return the names that both models share; a constant only where the plan holds it."""
     constants = model.constants or ModelConstants()
     known = {"rope_theta": constants.rotary_base, "norm_eps": constants.norm_epsilon}
     return {

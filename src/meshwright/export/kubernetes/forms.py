@@ -56,7 +56,7 @@ pod 0 (kubeflow/trainer, pkg/runtime/framework/plugins/torch/torch.go)."""
 
 
 def _jobset(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """A JobSet of one replicated job for each host, as all pods of a job share a template: the form that keeps the order.
+    """Return a JobSet of one replicated job for each host, as all pods of a job share a template: the form that keeps the order.
 
     Raises:
         ExportError: unequal ranks per host, ranks of a host that do not follow one another, or a host name with capitals.
@@ -69,7 +69,7 @@ def _jobset(plan: PlacementPlan, options: ExportOptions) -> Files:
 
 
 def _trainjob(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """A TrainJob (v2 of Kubeflow Trainer): the plan's nodes for an installed ClusterTrainingRuntime.
+    """Return a TrainJob (v2 of Kubeflow Trainer): the plan's nodes for an installed ClusterTrainingRuntime.
 
     All nodes of a TrainJob share one pod template, so that pods find their node rank when they start (`_IN_ORDER`). The
     form is ``v1alpha1`` as of Trainer 2.3, where ``runtimePatches`` replaced ``podTemplateOverrides``; 2.2 is not compatible.
@@ -139,7 +139,7 @@ _NOT_GUARANTEED = (
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The form that the options choose, or all; with all, ``left-out.txt`` says what is left out and why.
+    """Return the form that the options choose, or all; with all, ``left-out.txt`` says what is left out and why.
 
     Raises:
         ExportError: the chosen form, or none of all, can express the plan.

@@ -35,7 +35,7 @@ _CLUSTER_LABEL = "meshwright/cluster"
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """Topology with flavor, the JobSet, and a script that labels the nodes.
+    """Return the topology with flavor, the JobSet, and a script that labels the nodes.
 
     Raises:
         ExportError: as for a JobSet; also devices in another order from host to host, or no embedded cluster.
@@ -76,7 +76,7 @@ def _tier_label(tier: int) -> str:
 
 
 def _levels(tiers: Domains) -> list[str]:
-    """Labels from the widest tier down to the host."""
+    """Return the labels from the widest tier down to the host."""
     return [*(_tier_label(tier) for tier in range(tiers.num_tiers, 0, -1)), _HOST_LABEL]
 
 
@@ -92,7 +92,7 @@ def _annotations(plan: PlacementPlan, tiers: Domains) -> dict[str, str]:
 
 
 def _on_hosts(plan: PlacementPlan) -> dict[str, Any]:
-    """Affinity to the plan's hosts by the label that is Kueue's lowest level."""
+    """Return the affinity to the plan's hosts by the label that is Kueue's lowest level."""
     term = {"matchExpressions": [{"key": _HOST_LABEL, "operator": "In", "values": list(plan.host_order)}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 

@@ -59,12 +59,12 @@ def check_nodes(plan: PlacementPlan, kind: str) -> None:
 
 
 def visible(devices: list[int]) -> list[int]:
-    """A host's devices in rank order, as a pod numbers the GPUs that it got: from 0, in PCI order."""
+    """Return a host's devices in rank order, as a pod numbers the GPUs that it got: from 0, in PCI order."""
     return [sorted(devices).index(device) for device in devices]
 
 
 def order_on_all(plan: PlacementPlan, kind: str, numbered: Callable[[list[int]], list[int]] = visible) -> list[int]:
-    """The devices of each pod where all pods share a template, and so an order.
+    """Return the devices of each pod where all pods share a template, and so an order.
 
     Args:
         plan: what is exported.
@@ -87,7 +87,7 @@ def order_on_all(plan: PlacementPlan, kind: str, numbered: Callable[[list[int]],
 
 
 def pod(options: ExportOptions, command: Sequence[str], devices: Sequence[int], affinity: dict[str, Any]) -> dict[str, Any]:
-    """The spec of a pod that runs one host's command on as many GPUs as there are devices."""
+    """Return the spec of a pod that runs one host's command on as many GPUs as there are devices."""
     container = {
         "name": "node",
         "image": options.image,
@@ -128,12 +128,12 @@ def limits(options: ExportOptions, num_gpus: int) -> dict[str, int | str]:
 
 
 def may_lock(options: ExportOptions) -> dict[str, Any]:
-    """Of a container that has cards for RDMA: it may pin memory."""
+    """Return, of a container that has cards for RDMA: it may pin memory."""
     return {"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}} if options.rdma_resource is not None else {}
 
 
 def account_and_tolerations(options: ExportOptions) -> dict[str, Any]:
-    """The account of pods, and the taints that they tolerate, of ``KEY[=VALUE][:EFFECT]``."""
+    """Return the account of pods, and the taints that they tolerate, of ``KEY[=VALUE][:EFFECT]``."""
     results = []
     for text in _items(options.tolerations):
         taint, _, effect = text.partition(":")
@@ -149,7 +149,7 @@ def _items(text: str | None) -> list[str]:
 
 
 def template(options: ExportOptions, spec: dict[str, Any], annotations: dict[str, str] | None = None) -> dict[str, Any]:
-    """A pod template, whose pods name the decision where there is one, and the networks that Multus gives them."""
+    """Return a pod template, whose pods name the decision where there is one, and the networks that Multus gives them."""
     labels = {DECISION_LABEL: options.decision} if options.decision is not None else None
     annotated = {**(annotations or {}), **({NETWORKS: options.networks} if options.networks is not None else {})}
     metadata = {key: value for key, value in (("labels", labels), ("annotations", annotated)) if value}
@@ -157,7 +157,7 @@ def template(options: ExportOptions, spec: dict[str, Any], annotations: dict[str
 
 
 def environment(options: ExportOptions, devices: Sequence[int]) -> list[dict[str, Any]]:
-    """Order of the GPUs, the name of the node for the probe, and a framework's variables."""
+    """Return the order of the GPUs, the name of the node for the probe, and a framework's variables."""
     return [
         {"name": "CUDA_DEVICE_ORDER", "value": "PCI_BUS_ID"},
         {"name": "CUDA_VISIBLE_DEVICES", "value": comma_separated(list(devices))},
@@ -167,7 +167,7 @@ def environment(options: ExportOptions, devices: Sequence[int]) -> list[dict[str
 
 
 def mounts(options: ExportOptions) -> list[dict[str, Any]]:
-    """Memory in which collective libraries exchange data of one host (the default of 64 MB is too small), files, and volumes."""
+    """Return the shared memory of collective libraries within a host (64 MB by default, too small), files, and volumes."""
     result: list[dict[str, Any]] = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}]  # noqa: S108 - a mount point in the pod
     if options.carried:
         result.append({"name": _FILES, "mountPath": _FILES_AT, "readOnly": True})
@@ -178,7 +178,7 @@ def mounts(options: ExportOptions) -> list[dict[str, Any]]:
 
 
 def volumes(options: ExportOptions) -> list[dict[str, Any]]:
-    """The volumes behind `mounts`."""
+    """Return the volumes behind `mounts`."""
     result: list[dict[str, Any]] = [{"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}]
     if options.carried:
         result.append({"name": _FILES, "configMap": {"name": _files_name(options)}})
@@ -191,36 +191,36 @@ def volumes(options: ExportOptions) -> list[dict[str, Any]]:
 
 
 def config_map(options: ExportOptions) -> dict[str, Any]:
-    """The files that a framework's arguments name, for `volumes`."""
+    """Return the files that a framework's arguments name, for `volumes`."""
     metadata = {"name": _files_name(options)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(options.carried)}
 
 
 def _files_name(options: ExportOptions) -> str:
-    """A name for these contents and no others, as jobs share a namespace."""
+    """Return a name for these contents and no others, as jobs share a namespace."""
     return f"meshwright-{files.digest(files.json_text(options.carried))[:8]}"
 
 
 def escaped(words: Sequence[str]) -> list[str]:
-    """A container's command: Kubernetes reads ``$(NAME)`` in it as a variable, and ``$$`` as ``$``."""
+    """Return a container's command: Kubernetes reads ``$(NAME)`` in it as a variable, and ``$$`` as ``$``."""
     at = {True: f"{_FILES_AT}/", False: ""}
     return [at[isinstance(word, FrameworkFile)] + word.replace("$", "$$") for word in words]
 
 
 def on_nodes(hosts: Sequence[str]) -> dict[str, Any]:
-    """Affinity to nodes by name, not by the hostname label, which may differ. A field takes one value, so a term each."""
+    """Return affinity to nodes by name, not by the hostname label, which may differ. A field takes one value, so a term each."""
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]} for host in hosts]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def one_on_each(hosts: Sequence[str], labels: dict[str, str]) -> dict[str, Any]:
-    """The affinity of pods to nodes, as `on_nodes`, that allows no two pods with these labels on one node."""
+    """Return the affinity of pods to nodes, as `on_nodes`, that allows no two pods with these labels on one node."""
     term = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
     return on_nodes(hosts) | {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def jobset(name: str, jobs: list[dict[str, Any]], labels: dict[str, str] | None = None) -> dict[str, Any]:
-    """A JobSet (``v1alpha2``) that does not restart and whose pods have names in DNS before they are ready.
+    """Return a JobSet (``v1alpha2``) that does not restart and whose pods have names in DNS before they are ready.
 
     With ``enableDNSHostnames`` JobSet makes the headless service that gives pods their names.
     """
@@ -237,7 +237,7 @@ def jobset(name: str, jobs: list[dict[str, Any]], labels: dict[str, str] | None 
 
 
 def replicated_job(name: str, num_pods: int, template: dict[str, Any]) -> dict[str, Any]:
-    """An indexed job of some pods, which all run or fail together."""
+    """Return an indexed job of some pods, which all run or fail together."""
     indexed = {"parallelism": num_pods, "completions": num_pods, "completionMode": "Indexed", "backoffLimit": 0}
     return {"name": name, "replicas": 1, "template": {"spec": {**indexed, "template": template}}}
 
@@ -248,7 +248,7 @@ def pod_name(name: str, job: str, index: int) -> str:
 
 
 def ranked_by(variable: str, first: int, words: Sequence[str]) -> list[str]:
-    """torchrun's words with the node rank from a variable in which the controller counts pods from 0.
+    """Return torchrun's words with the node rank from a variable in which the controller counts pods from 0.
 
     Args:
         variable: its name.
@@ -259,7 +259,7 @@ def ranked_by(variable: str, first: int, words: Sequence[str]) -> list[str]:
 
 
 def document(plan: PlacementPlan, options: ExportOptions, not_guaranteed: Sequence[str], *objects: dict[str, Any]) -> str:
-    """A YAML file of one or more objects, headed by what is not guaranteed."""
+    """Return a YAML file of one or more objects, headed by what is not guaranteed."""
     head = header(options.job_name(plan), plan, "Kubernetes", not_guaranteed)
     return head + yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=120)
 
@@ -284,7 +284,7 @@ class _Dumper(yaml.SafeDumper):
     """SafeDumper that also quotes what other readers take for a number, as ``1e3`` for a host, or for a truth, as ``y``."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """No anchors: Kubernetes reads them, people do not."""
+        """Write no anchors: Kubernetes reads them, people do not."""
         return True
 
 

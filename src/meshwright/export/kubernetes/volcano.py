@@ -29,7 +29,7 @@ NOT_GUARANTEED = (
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The job and, where the plan embeds its cluster, the HyperNodes.
+    """Return the job and, where the plan embeds its cluster, the HyperNodes.
 
     Raises:
         ExportError: as for a JobSet; also devices in another order from host to host of one task.
@@ -63,7 +63,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
 
 
 def _stage_tasks(plan: PlacementPlan, options: ExportOptions, size: int, tiers: Domains | None) -> list[dict[str, Any]]:
-    """A task for each pipeline stage with a partition for each tensor-parallel group."""
+    """Return a task for each pipeline stage with a partition for each tensor-parallel group."""
     name = options.job_name(plan)
     devices = pods.order_on_all(plan, "Volcano task")
     words = node_words(plan, options, None, _pod_name(name, "stage0"))
@@ -92,7 +92,7 @@ def _pod_name(name: str, task: str) -> str:
 
 
 def _hypernodes(tiers: Domains) -> list[dict[str, Any]]:
-    """A HyperNode for each domain of the cluster, narrowest first."""
+    """Return a HyperNode for each domain of the cluster, narrowest first."""
     prefix = dns_label(tiers.cluster)
     objects = []
     for tier in range(1, tiers.num_tiers + 1):

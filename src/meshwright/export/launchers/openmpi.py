@@ -37,7 +37,7 @@ _NOT_GUARANTEED = (
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The script and the two files.
+    """Return the script and the two files.
 
     Raises:
         ExportError: a host name that is none, or a rank map that is too long for one command.
@@ -73,7 +73,7 @@ exec "${{mpirun[@]}}" {where} -np {plan.num_ranks} --bind-to none \\
 
 
 def rankfile(plan: PlacementPlan) -> str:
-    """A line ``rank R=HOST slot=CORE`` for each rank; the i-th rank of a host gets the host's core i."""
+    """Return a line ``rank R=HOST slot=CORE`` for each rank; the i-th rank of a host gets the host's core i."""
     seen = dict.fromkeys(plan.host_order, 0)
     lines = []
     for rank in plan.ranks:

@@ -34,7 +34,7 @@ _NOT_GUARANTEED = (
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The driver and, where ranks have coordinates, the mesh.
+    """Return the driver and, where ranks have coordinates, the mesh.
 
     Raises:
         ExportError: a host name that is none, or too long for a label.

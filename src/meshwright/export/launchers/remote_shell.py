@@ -17,7 +17,7 @@ RESTARTS = "Restarts: static rendezvous has no elastic restarts; when one host f
 
 
 def script(head: str, *, starts: str, rows: str, columns: str, command: str, prepare: str = "") -> str:
-    """The script that starts a command on every host.
+    """Return the script that starts a command on every host.
 
     Args:
         head: comment lines to begin with.

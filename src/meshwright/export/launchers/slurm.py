@@ -50,7 +50,7 @@ _NOT_GUARANTEED_IN_PART = (
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The batch script and, if asked for, the cluster's ``topology.conf``.
+    """Return the batch script and, if asked for, the cluster's ``topology.conf``.
 
     Raises:
         ExportError: unequal ranks per host, too many runs of ranks for one command, or a limit of time below the predicted one.
@@ -107,7 +107,7 @@ srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1{_st
 
 
 def _carried(options: ExportOptions) -> str:
-    """The framework's files, written next to the hostfile."""
+    """Return the framework's files, written next to the hostfile."""
     if not options.carried:
         return ""
     lines = '\nexport MESHWRIGHT_FILES="$PWD/files.$SLURM_JOB_ID"\nmkdir -p "$MESHWRIGHT_FILES"\n'
@@ -117,7 +117,7 @@ def _carried(options: ExportOptions) -> str:
 
 
 def _step(options: ExportOptions) -> str:
-    """Further options of srun; those of pyxis run the tasks in an image, with the job's folder where it is outside."""
+    """Return further options of srun; those of pyxis run the tasks in an image, with the job's folder where it is outside."""
     # srun takes no processors from the job since Slurm 22.05
     words = [] if options.cpus_per_task is None else [f"--cpus-per-task={options.cpus_per_task}"]
     words += [] if options.gpu_bind is None else [f"--gpu-bind={options.gpu_bind}"]
@@ -144,7 +144,7 @@ def _check_time(plan: PlacementPlan, options: ExportOptions) -> None:
 
 
 def _limit_s(text: str) -> float:
-    """Seconds of a limit as Slurm spells it; 0 is none."""
+    """Return the seconds of a limit as Slurm spells it; 0 is none."""
     days, dash, clock = text.rpartition("-")
     if text == "UNLIMITED" or not text.strip("0:-"):
         return math.inf

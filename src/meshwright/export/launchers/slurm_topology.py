@@ -19,7 +19,7 @@ _LONGEST_NUMBER = 9
 
 
 def topology_conf(cluster: Cluster) -> str:
-    """Lines ``SwitchName=... Nodes=...`` and ``SwitchName=... Switches=...``, lowest switches first.
+    """Return the lines ``SwitchName=... Nodes=...`` and ``SwitchName=... Switches=...``, lowest switches first.
 
     Raises:
         ExportError: a topology that is no tree.
@@ -50,7 +50,7 @@ def topology_conf(cluster: Cluster) -> str:
 
 
 def bracketed(names: Iterable[str]) -> str:
-    """Names as Slurm's host list expression: ``gpu-[03,07-09]``, single names as they are, in the order given.
+    """Return the names as Slurm's host list expression: ``gpu-[03,07-09]``, single names as they are, in the order given.
 
     Neighbours that differ in the number at their end alone share a bracket; runs that count up are ranges. Numbers of one
     bracket are equally long, as Slurm pads all numbers of a range to the length of its first.

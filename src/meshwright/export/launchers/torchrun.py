@@ -34,12 +34,12 @@ _NOT_GUARANTEED = (
 
 
 def node_words(plan: PlacementPlan, options: ExportOptions, node_rank: int | None, master: str) -> list[str]:
-    """torchrun's command line on one host, word by word; arguments as those of `own_words`."""
+    """Return torchrun's command line on one host, word by word; arguments as those of `own_words`."""
     return [*own_words(plan, options, node_rank, master), *options.torchrun_words]
 
 
 def own_words(plan: PlacementPlan, options: ExportOptions, node_rank: int | None, master: str) -> list[str]:
-    """torchrun and its own options on one host.
+    """Return torchrun and its own options on one host.
 
     Args:
         plan: one with equally many ranks on each host.
@@ -59,7 +59,7 @@ def own_words(plan: PlacementPlan, options: ExportOptions, node_rank: int | None
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The commands, one line for each host, the launcher and, where ranks have coordinates or ops, the mesh.
+    """Return the commands, one line for each host, the launcher and, where ranks have coordinates or ops, the mesh.
 
     Raises:
         ExportError: unequal ranks per host, ranks of a host that are not consecutive, or groups of ops that are not consecutive
@@ -93,7 +93,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
 
 
 def compute_rows(layout: Layout) -> str:
-    """Passes of every stage as torch's runtime reads them, lines ending in newlines."""
+    """Return the passes of every stage as torch's runtime reads them, lines ending in newlines."""
     from ...costs.pipelines.schedules import orders  # which loads numba, and no other export does
 
     tasks = orders(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches).tolist()

@@ -54,7 +54,7 @@ _NOT_GUARANTEED = (
 
 
 def device_map(plan: PlacementPlan, modules: str = "names") -> dict[str, int]:
-    """The device of each module.
+    """Return the device of each module.
 
     Args:
         plan: one of ops on devices of one host.
@@ -88,7 +88,7 @@ def device_map(plan: PlacementPlan, modules: str = "names") -> dict[str, int]:
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The map and a loader whose head says what it is for.
+    """Return the map and a loader whose head says what it is for.
 
     Raises:
         ExportError: as `device_map`.
@@ -98,7 +98,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
 
 
 def _modules(op: str, family: str) -> Iterable[str]:
-    """The modules that an op belongs to, the innermost that may not be torn."""
+    """Return the modules that an op belongs to, the innermost that may not be torn."""
     if family == "names":
         layer = _LAYER.match(op)
         return (layer[0] if layer else op,)
@@ -111,7 +111,7 @@ def _modules(op: str, family: str) -> Iterable[str]:
 
 
 def _as_high_as_agreed(device_of: dict[str, int]) -> dict[str, int]:
-    """The same devices, with modules of one device below a common one put together; the model itself is named by no word."""
+    """Return the same devices, with modules of one device below a common one put together; no word names the model itself."""
     below: dict[str, set[int]] = {}
     for module, device in device_of.items():
         parts = module.split(".")

@@ -39,7 +39,7 @@ class PlacedGraph:
 
 
 def placed_graph(plan: PlacementPlan) -> PlacedGraph:
-    """The ops of a plan.
+    """Return the ops of a plan.
 
     Raises:
         ExportError: the plan puts no op on a device, or does not embed its job graph, so that ops have no names.
@@ -57,7 +57,7 @@ def placed_graph(plan: PlacementPlan) -> PlacedGraph:
 
 
 def model_order(graph: JobGraph) -> list[int]:
-    """Ops in the order in which the model runs them: that of the file where it is a topological one, else Kahn's."""
+    """Return the ops in the order in which the model runs them: that of the file where it is a topological one, else Kahn's."""
     in_file = bool((graph.edges[:, 0] < graph.edges[:, 1]).all())
     return list(range(graph.num_ops)) if in_file else [int(op) for op in graph.order]
 
@@ -90,13 +90,13 @@ def stages_in_order(placement: PlacedGraph, who: str) -> list[list[int]]:
 
 
 def are_runs(placement: PlacedGraph) -> bool:
-    """Whether the groups, one after another, are the ops in the model's own order."""
+    """Return whether the groups, one after another, are the ops in the model's own order."""
     groups = _group_of(placement)[model_order(placement.graph)]
     return bool((np.diff(groups) >= 0).all())
 
 
 def has_shared_tensors(placement: PlacedGraph) -> bool:
-    """Whether an op's output is read by two groups or more other than its own."""
+    """Return whether an op's output is read by two groups or more other than its own."""
     group_of = _group_of(placement)
     ends = {(source, int(group_of[target])) for source, target in placement.graph.edges.tolist()}
     sources = [source for source, group in ends if group != group_of[source]]
@@ -104,7 +104,7 @@ def has_shared_tensors(placement: PlacedGraph) -> bool:
 
 
 def check_runs(placement: PlacedGraph, who: str) -> list[list[int]]:
-    """The ops of each group in the model's order, where each group is one run of it and the runs follow each other.
+    """Return the ops of each group in the model's order, where each group is one run of it and the runs follow each other.
 
     Args:
         placement: the plan's ops.
@@ -132,7 +132,7 @@ def check_runs(placement: PlacedGraph, who: str) -> list[list[int]]:
 
 
 def as_equal_layers(plan: PlacementPlan, who: str) -> PlacementPlan:
-    """A plan of ops as a pipeline of equal layers: the same ranks with coordinates, and the groups as stages.
+    """Return a plan of ops as a pipeline of equal layers: the same ranks with coordinates, and the groups as stages.
 
     Args:
         plan: one of ops on devices; any other is returned as it is.
@@ -163,7 +163,7 @@ def as_equal_layers(plan: PlacementPlan, who: str) -> PlacementPlan:
 
 
 def _group_of(placement: PlacedGraph) -> NDArray[np.int64]:
-    """The group of each op, ``(n,)``."""
+    """Return the group of each op, ``(n,)``."""
     group_of = np.empty(placement.graph.num_ops, np.int64)
     for number, group in enumerate(placement.partition.groups):
         group_of[list(group.ops)] = number

@@ -13,7 +13,7 @@ NOT_GUARANTEED = (
 
 
 def stages_text(plan: PlacementPlan, head: str) -> str:
-    """The text of the module that makes the stages.
+    """Return the text of the module that makes the stages.
 
     Where the model's own order of ops alternates between stages, no split points exist. The module then has a policy that
     brings the traced operations into the order of the stages. The policy is also needed where several stages read one tensor:

@@ -22,7 +22,7 @@ _NOT_GUARANTEED = (
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The lines and the loader.
+    """Return the lines and the loader.
 
     Raises:
         ExportError: another kind of plan, replicas, or an op whose name holds a tab or a line end.

@@ -25,7 +25,7 @@ class ConfigKeys:
         self.inside = inside
 
     def count(self, key: str, default: int | None = None, most: int = MAX_SIZE) -> int:
-        """A positive whole number; an absent one is an error where there is no default."""
+        """Return a positive whole number; an absent one is an error where there is no default."""
         value = self.config.get(key)
         if value is None:
             if default is None:
@@ -40,18 +40,18 @@ class ConfigKeys:
         return value
 
     def first_key(self, *names: str) -> str:
-        """The first of some keys of one meaning that is there, else the first."""
+        """Return the first of some keys of one meaning that is there, else the first."""
         return next((key for key in names if self.config.get(key) is not None), names[0])
 
     def count_or_none(self, key: str) -> int:
-        """A whole number whose key must be there; 0 where it is 0 or ``null``."""
+        """Return a whole number whose key must be there; 0 where it is 0 or ``null``."""
         if key not in self.config:
             raise self.error("the key is missing", key)
         value = self.config[key]
         return 0 if value is None or (value == 0 and type(value) is int) else self.count(key)
 
     def number(self, key: str, where: Mapping[str, Any] | None = None, most: float = MAX_SIZE) -> float | None:
-        """A positive number of the configuration, or of a mapping in it; None where it is absent."""
+        """Return a positive number of the configuration, or of a mapping in it; None where it is absent."""
         value = (self.config if where is None else where).get(key)
         if value is None:
             return None
@@ -60,11 +60,11 @@ class ConfigKeys:
         return float(value)
 
     def first_number(self, names: Sequence[str], most: float = MAX_SIZE) -> float | None:
-        """The number of the first of some keys that is there."""
+        """Return the number of the first of some keys that is there."""
         return self.number(self.first_key(*names), most=most)
 
     def flag(self, key: str, default: bool) -> bool:
-        """True or false."""
+        """Return true or false."""
         value = self.config.get(key)
         if value is None:
             return default
@@ -73,25 +73,25 @@ class ConfigKeys:
         return value
 
     def window(self, key: str) -> int | None:
-        """Tokens that a query looks back at most; None where it looks back over all."""
+        """Return the tokens that a query looks back at most; None where it looks back over all."""
         return None if self.config.get(key) is None else self.count(key)
 
     def key_value_heads(self, heads: int, key: str) -> int:
-        """Key and value heads, which divide the query heads."""
+        """Return the key and value heads, which divide the query heads."""
         groups = self.count(key)
         if heads % groups:
             raise self.error(f"{groups} key-value heads do not divide {heads} heads", key)
         return groups
 
     def active_experts(self, experts: int, key: str) -> int:
-        """Experts that each token visits, no more than there are."""
+        """Return the experts that each token visits, no more than there are."""
         active = self.count(key)
         if active > experts:
             raise self.error(f"there are only {experts} experts", key, active)
         return active
 
     def places(self, key: str, num_layers: int) -> frozenset[int]:
-        """The layers that a list names, from 0."""
+        """Return the layers that a list names, from 0."""
         value = self.config.get(key) or []
         known = range(num_layers)
         if not isinstance(value, list) or any(isinstance(one, bool) or one not in known for one in value):
@@ -99,7 +99,7 @@ class ConfigKeys:
         return frozenset(value)
 
     def layer_types(self, num_layers: int, known: Sequence[str], absent: list[str], key: str = "layer_types") -> list[str]:
-        """The type of each layer, one of those known; where the key is absent, by a rule."""
+        """Return the type of each layer, one of those known; where the key is absent, by a rule."""
         value = self.config.get(key)
         if value is None:
             return absent
@@ -108,7 +108,7 @@ class ConfigKeys:
         return value
 
     def head_dim(self, hidden_key: str, heads_key: str) -> int:
-        """The width of a head: as given, or the hidden width divided evenly among the heads."""
+        """Return the width of a head: as given, or the hidden width divided evenly among the heads."""
         if self.config.get("head_dim") is not None:
             return self.count("head_dim")
         hidden, heads = self.count(hidden_key), self.count(heads_key)
@@ -117,5 +117,5 @@ class ConfigKeys:
         return hidden // heads
 
     def error(self, problem: str, key: str, value: object = None) -> GraphError:
-        """The error of a key."""
+        """Return the error of a key."""
         return GraphError(problem, file=self.file, field=f"{self.inside}.{key}" if self.inside else key, value=value)

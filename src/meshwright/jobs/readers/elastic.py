@@ -107,7 +107,7 @@ class ElasticWorkload:
 
 
 def load_applications(folder: str | Path) -> tuple[ElasticApplication, ...]:
-    """Every application of a folder, by name.
+    """Return every application of a folder, by name.
 
     Raises:
         InputFileError: no such folder, none in it, a file or column is missing, a row is malformed or appears twice.
@@ -158,7 +158,7 @@ def load_workload(path: str | Path, applications: tuple[ElasticApplication, ...]
 
 
 def load_workloads(folder: Path, applications: tuple[ElasticApplication, ...]) -> tuple[ElasticWorkload, ...]:
-    """Every workload of a folder, by name.
+    """Return every workload of a folder, by name.
 
     Raises:
         InputFileError: no such folder, none in it, or as `load_workload` says.
@@ -170,7 +170,7 @@ def load_workloads(folder: Path, applications: tuple[ElasticApplication, ...]) -
 
 
 def subfolder(path: Path) -> Path:
-    """A folder that is there.
+    """Return a folder that is there.
 
     Raises:
         InputFileError: it is not.
@@ -181,7 +181,7 @@ def subfolder(path: Path) -> Path:
 
 
 def load_published_times(path: Path, workloads: Sequence[ElasticWorkload]) -> tuple[Whole, ...]:
-    """Completion times of workloads under a published scheduler, in the order of their jobs, each ``(j,)``.
+    """Return the completion times of workloads under a published scheduler, in the order of their jobs, each ``(j,)``.
 
     Raises:
         InputFileError: a workload or job is missing, or as `load_published` says.
@@ -200,7 +200,7 @@ def load_published_times(path: Path, workloads: Sequence[ElasticWorkload]) -> tu
 
 
 def load_published(path: str | Path) -> dict[str, dict[str, int]]:
-    """Completion time of each job of each workload, in seconds after its submission.
+    """Return the completion time of each job of each workload, in seconds after its submission.
 
     Raises:
         InputFileError: the file is missing, no JSON, or not of the form ``{"jcts": {WORKLOAD: {JOB: SECONDS}}}``.
@@ -285,7 +285,7 @@ class _Table(dict[str, list]):  # type: ignore[type-arg]
 
 
 def _table(path: str | Path, columns: Mapping[str, Callable[[str], object]]) -> _Table:
-    """Some columns of a CSV file, each cell read by a function that raises ValueError with a phrase."""
+    """Return some columns of a CSV file, each cell read by a function that raises ValueError with a phrase."""
     rows = files.read_csv(path)
     first, header = next(rows, (1, []))
     header = [name.strip() for name in header]

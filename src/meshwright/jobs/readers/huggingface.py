@@ -36,7 +36,7 @@ _AROUND_TEXT = "a decoder of text with other parts around it (images, sound), wi
 
 
 def load_config(path: str | Path, *, batch_size: int | None = None, sequence_length: int | None = None) -> JobGraph:
-    """The untimed job graph of a ``config.json``.
+    """Return the untimed job graph of a ``config.json``.
 
     Args:
         path: the file; the graph takes the name of its folder where the file itself is called ``config.json``.
@@ -55,7 +55,7 @@ def load_config(path: str | Path, *, batch_size: int | None = None, sequence_len
 
 
 def read_shape(path: str | Path) -> TransformerShape:
-    """The shape that a ``config.json`` describes; errors as `load_config`."""
+    """Return the shape that a ``config.json`` describes; errors as `load_config`."""
     path = Path(path)
     return shape_of(files.read_json(path), name=model_name(path), file=path)
 
@@ -66,7 +66,7 @@ def model_name(path: Path) -> str:
 
 
 def shape_of(config: Any, *, name: str, file: str | Path | None = None) -> TransformerShape:
-    """The shape that the data of a ``config.json`` describes.
+    """Return the shape that the data of a ``config.json`` describes.
 
     Raises:
         GraphError: another model type, a missing key or an impossible value.
@@ -115,7 +115,7 @@ def _text_part(config: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _why_not(config: dict[str, Any], model_type: object) -> str:
-    """Why a model type is not read, and what can be done.
+    """Return why a model type is not read, and what can be done.
 
     A program wrote it, so another spelling is another architecture and no slip: none is ever suggested.
     """
@@ -129,7 +129,7 @@ def _why_not(config: dict[str, Any], model_type: object) -> str:
 
 
 def model_constants(keys: ConfigKeys) -> ModelConstants | None:
-    """The constants in a configuration, whichever family it is of; None where it has none.
+    """Return the constants in a configuration, whichever family it is of; None where it has none.
 
     Keys that no framework needs are not checked: an unknown rule of scaling keeps its name. Newer releases of transformers write
     ``rope_parameters`` in place of ``rope_theta`` and ``rope_scaling``.

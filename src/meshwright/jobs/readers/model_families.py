@@ -66,13 +66,13 @@ class _Layer(NamedTuple):
 
 @cache
 def families() -> dict[str, Family]:
-    """The families by ``model_type``."""
+    """Return the families by ``model_type``."""
     rows, _ = settings.read_yaml(packaged.shipped_path("model_families.yaml"))
     return {name: settings.build_settings(Family, _row(rows, name)) for name in sorted(rows)}
 
 
 def _row(rows: dict[str, Any], name: str) -> dict[str, Any]:
-    """A row with what it takes from another one; a key of a mapping without a value is taken out."""
+    """Return a row with what it takes from another one; a key of a mapping without a value is taken out."""
     own = dict(rows[name])
     result = _row(rows, own.pop("like")) if "like" in own else {}
     for key, value in own.items():
@@ -82,7 +82,7 @@ def _row(rows: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def family_shape(config: ConfigKeys, name: str, model_type: str) -> TransformerShape:
-    """The shape of a model.
+    """Return the shape of a model.
 
     Args:
         config: its keys.
@@ -118,7 +118,7 @@ def family_shape(config: ConfigKeys, name: str, model_type: str) -> TransformerS
 
 
 def _filled(config: ConfigKeys, family: Family, is_falcon: bool) -> ConfigKeys:
-    """The keys of a configuration with those that may be left out."""
+    """Return the keys of a configuration with those that may be left out."""
     held = _falcon(config) if is_falcon else config.config
     keys = ConfigKeys(dict(held), config.file, config.inside)
     for key, value in family.absent.items():
@@ -134,7 +134,7 @@ def _stated(keys: ConfigKeys, value: bool | int | str) -> bool | int:
 
 
 def _latent(keys: ConfigKeys) -> dict[str, Any]:
-    """Multi-head latent attention, without the layers that predict further tokens (``num_nextn_predict_layers``)."""
+    """Read multi-head latent attention, without the layers that predict further tokens (``num_nextn_predict_layers``)."""
     rope = keys.count("qk_rope_head_dim")
     latent = LatentAttention(
         query_rank=keys.count("q_lora_rank") if keys.config.get("q_lora_rank") is not None else None,
@@ -146,7 +146,7 @@ def _latent(keys: ConfigKeys) -> dict[str, Any]:
 
 
 def _layers(keys: ConfigKeys, family: Family, size: dict[str, str], values: dict[str, Any]) -> list[_Layer]:
-    """All layers in order."""
+    """Return all layers in order."""
     num_layers = values["num_layers"]
     kinds = _attention(keys, family, num_layers)
     has_experts, mixture = [False] * num_layers, None
@@ -169,7 +169,7 @@ def _layers(keys: ConfigKeys, family: Family, size: dict[str, str], values: dict
 
 
 def _attention(keys: ConfigKeys, family: Family, num_layers: int) -> list[str]:
-    """How the layers attend, by ``layer_types`` or by a rule without it."""
+    """Return how the layers attend, by ``layer_types`` or by a rule without it."""
     known = ("full_attention", "sliding_attention", "chunked_attention", "indexed_attention")
     if family.linear is not None:
         period = keys.count(str(family.local)) if isinstance(family.local, str) and family.linear == "delta" else 2
@@ -184,7 +184,7 @@ def _attention(keys: ConfigKeys, family: Family, num_layers: int) -> list[str]:
 
 
 def _local(keys: ConfigKeys, family: Family, num_layers: int) -> list[bool]:
-    """Whether each layer looks back over a part of the sequence alone, by the rule of a family."""
+    """Return whether each layer looks back over a part of the sequence alone, by the rule of a family."""
     local, layers = family.local, range(num_layers)
     if local == "all":
         return [True] * num_layers
@@ -209,7 +209,7 @@ def _local(keys: ConfigKeys, family: Family, num_layers: int) -> list[bool]:
 
 
 def _mixture(keys: ConfigKeys, family: Family, size: dict[str, str]) -> _Layer:
-    """A layer with experts; of one expert, a dense layer."""
+    """Return a layer with experts; of one expert, a dense layer."""
     number = keys.count(size["num_experts"], most=MAX_LAYERS)
     if number == 1:
         return _Layer(keys.count(size["feed_forward"]))
@@ -224,7 +224,7 @@ def _mixture(keys: ConfigKeys, family: Family, size: dict[str, str]) -> _Layer:
 
 
 def _sparse(keys: ConfigKeys, num_layers: int) -> list[bool]:
-    """Whether each layer has experts, by whichever keys of that the configuration holds."""
+    """Return whether each layer has experts, by whichever keys of that the configuration holds."""
     if keys.config.get("mlp_layer_types") is not None:
         return [one == "sparse" for one in keys.layer_types(num_layers, ("dense", "sparse"), [], "mlp_layer_types")]
     first_key = keys.first_key(*_FIRST)
@@ -241,7 +241,7 @@ def _sparse(keys: ConfigKeys, num_layers: int) -> list[bool]:
 
 
 def _layered(layers: list[_Layer]) -> dict[str, Any]:
-    """The keys of a shape for such layers; the main kind has experts where any has, and is the most frequent one of those."""
+    """Return keys of a shape for such layers; the main kind has experts where any has, and is the most frequent of those."""
     counts = Counter(layers)
     main = max(counts, key=lambda kind: (kind.num_experts > 1, counts[kind]))
     others = tuple(
@@ -253,7 +253,7 @@ def _layered(layers: list[_Layer]) -> dict[str, Any]:
 
 
 def _falcon(keys: ConfigKeys) -> dict[str, Any]:
-    """Falcon's heads and norms, which several switches say together, by usual keys; older names of keys too."""
+    """Read Falcon's heads and norms, which several switches say together, by usual keys; older names of keys too."""
     config = {"num_attention_heads": keys.config.get("n_head"), "num_hidden_layers": keys.config.get("n_layer")} | keys.config
     is_new = keys.flag("new_decoder_architecture", False)
     is_parallel = is_new or keys.flag("parallel_attn", True)

@@ -84,7 +84,7 @@ def _jobs(path: Path) -> dict[str, _Job]:
 
 
 def _submissions(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """When each job was submitted, and its id in the table of tags."""
+    """Return when each job was submitted, and its id in the table of tags."""
     if not path.exists():
         return {}, {}
     rows = [(line, name, number_id, start.strip()) for line, (name, number_id, _, _, start, _) in _table(path, JOBS)]
@@ -106,7 +106,7 @@ def _models(folder: Path, column: str) -> dict[str, str]:
 
 
 def _table(path: Path, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Rows of one of the tables, which is published without its header; one that was put there is passed over."""
+    """Yield the rows of one of the tables, which is published without its header; one that was put there is passed over."""
     header = _HEADERS[name]
     for line, row in files.read_csv(path):
         if len(row) != len(header):

@@ -70,12 +70,12 @@ def load_profile(path: str | Path) -> JobGraph:
 
 
 def is_input(graph: JobGraph) -> NDArray[np.bool_]:
-    """Whether each op times the data loader instead of the model, ``(n,)``."""
+    """Return whether each op times the data loader instead of the model, ``(n,)``."""
     return np.array([_INPUT.fullmatch(kind) is not None for kind in graph.op_kinds])
 
 
 def without_inputs(graph: JobGraph) -> JobGraph:
-    """The profile without its ``Input`` ops, see `is_input`.
+    """Return the profile without its ``Input`` ops, see `is_input`.
 
     Raises:
         GraphError: nothing would be left.
@@ -129,7 +129,7 @@ def _graph(path: Path, costs: dict[str, list[float]], kinds: list[str], edges: d
 
 
 def _kind(description: str) -> str:
-    """The description up to its arguments: ``Conv2d`` of ``Conv2d(3, 64, ...)``."""
+    """Return the description up to its arguments: ``Conv2d`` of ``Conv2d(3, 64, ...)``."""
     return description.partition("(")[0].strip() or description
 
 

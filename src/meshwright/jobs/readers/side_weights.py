@@ -76,18 +76,18 @@ class LayerSizes:
         return -(-3 * keys // self.keys.count("linear_num_key_heads") * values // (2 * self.queries))
 
     def _delta(self) -> tuple[int, int, int]:
-        """Width of all keys and of all values, and heads of values."""
+        """Return the width of all keys and of all values, and heads of values."""
         heads, keys = (self.keys.count(f"linear_num_{kind}_heads") for kind in ("value", "key"))
         return keys * self.keys.count("linear_key_head_dim"), heads * self.keys.count("linear_value_head_dim"), heads
 
 
 def indexer_width(keys: ConfigKeys) -> int:
-    """Of all heads together that choose tokens in DeepSeek-V3.2."""
+    """Return the width of all heads together that choose tokens in DeepSeek-V3.2."""
     return keys.count("index_n_heads", 64) * keys.count("index_head_dim", 128)
 
 
 def _indexer(sizes: LayerSizes) -> int:
-    """The selection of tokens in DeepSeek-V3.2: queries of its own heads, one key with its norm, a weight of each head."""
+    """Return the selection of tokens in DeepSeek-V3.2: queries of its own heads, one key with its norm, a weight of each head."""
     heads, width = sizes.keys.count("index_n_heads", 64), sizes.keys.count("index_head_dim", 128)
     return sizes.keys.count("q_lora_rank") * indexer_width(sizes.keys) + sizes["hidden"] * (width + heads) + 2 * width
 

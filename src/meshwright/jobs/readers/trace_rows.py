@@ -112,7 +112,7 @@ class TraceRow(NamedTuple):
 
 
 def csv_rows(path: str | Path, called: TraceColumns, delimiter: str = ",") -> Iterator[TraceRow]:
-    """Rows of a CSV with a header; those without a duration, or without a beginning or an end, are of jobs that never ran.
+    """Yield rows of a CSV with a header; those without a duration, or without a beginning or end, are of jobs that never ran.
 
     They are left out.
 
@@ -158,7 +158,7 @@ def csv_rows(path: str | Path, called: TraceColumns, delimiter: str = ",") -> It
 
 
 def sacct_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
-    """Jobs of ``sacct --parsable2``; steps (``12.batch``) are parts of jobs and are left out.
+    """Yield the jobs of ``sacct --parsable2``; steps (``12.batch``) are parts of jobs and are left out.
 
     Raises:
         InputFileError: as `csv_rows`.
@@ -206,7 +206,7 @@ def philly_rows(path: str | Path) -> Iterator[TraceRow]:
 
 
 def number(text: str, field: str, path: str | Path, line: int | None, unit: str = "") -> float:
-    """A number of a row that is not negative.
+    """Return a number of a row that is not negative.
 
     Raises:
         InputFileError: it is none, with file, line and field.
@@ -218,7 +218,7 @@ def number(text: str, field: str, path: str | Path, line: int | None, unit: str 
 
 
 def seconds(text: str, path: str | Path, line: int | None, field: str = "timestamp") -> float:
-    """Seconds since 1970 of a date; plain numbers are returned as they are.
+    """Return the seconds since 1970 of a date; plain numbers are returned as they are.
 
     Raises:
         InputFileError: neither, with file, line and field.
@@ -236,7 +236,7 @@ def seconds(text: str, path: str | Path, line: int | None, field: str = "timesta
 
 
 def is_absent(text: str) -> bool:
-    """Whether a cell has no value."""
+    """Return whether a cell has no value."""
     return text.strip().lower() in _ABSENT
 
 
@@ -249,7 +249,7 @@ def _took_s(attempt: Mapping[str, object], path: str | Path, job: str) -> float:
 
 
 def _num_gpus(resources: str) -> int:
-    """Whole GPUs: all less slices where all are counted, else those of each type."""
+    """Return whole GPUs: all less slices where all are counted, else those of each type."""
     results = [(match["type"] or "", int(match["count"])) for match in _GPUS.finditer(resources)]
     slices = sum(count for kind, count in results if _SLICE.search(kind))
     every = sum(count for kind, count in results if not kind)

@@ -62,7 +62,7 @@ def in_full(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_data(times_s: Times, colocate: Sequence[frozenset[str]]) -> dict[str, Any]:
-    """The keys of version 2 that say something, as `in_full` reads them."""
+    """Return the keys of version 2 that say something, as `in_full` reads them."""
     result: dict[str, Any] = {}
     if times_s:
         result["times_s"] = {
@@ -78,7 +78,7 @@ def to_data(times_s: Times, colocate: Sequence[frozenset[str]]) -> dict[str, Any
 
 
 def frozen_times(times_s: Any) -> dict[str, NDArray[np.float64]]:
-    """Read-only times of each device type, ``(2, n)`` where they are right.
+    """Return read-only times of each device type, ``(2, n)`` where they are right.
 
     Raises:
         GraphError: no numbers, or the two passes of a type differ in length.
@@ -98,7 +98,7 @@ def frozen_times(times_s: Any) -> dict[str, NDArray[np.float64]]:
 
 
 def frozen_labels(colocate: Iterable[Iterable[str]]) -> tuple[frozenset[str], ...]:
-    """The labels of each op; empty where no op has one.
+    """Return the labels of each op; empty where no op has one.
 
     Raises:
         GraphError: a label that is no text, or a text in place of several.
@@ -161,14 +161,14 @@ def check_labels(colocate: Sequence[frozenset[str]], num_ops: int) -> None:
 
 
 def left_out(times_s: Times, colocate: Sequence[frozenset[str]]) -> tuple[str, ...]:
-    """The parts of a graph that count only where ops are placed on devices, as remarks for people."""
+    """Return the parts of a graph that count only where ops are placed on devices, as remarks for people."""
     names = [f"times_s of {', '.join(sorted(times_s))}"] if times_s else []
     names += ["colocate"] if colocate else []
     return (f"left out: {' and '.join(names)} of the file, which `meshwright plan --ops` alone reads",) if names else ()
 
 
 def groups(colocate: Sequence[frozenset[str]], num_ops: int) -> NDArray[np.int64]:
-    """The first of the ops that share a device with each op, ``(n,)``.
+    """Return the first of the ops that share a device with each op, ``(n,)``.
 
     Ops of one label do, and so do those that a chain of labels joins.
     """

@@ -34,14 +34,14 @@ class _Model:
 
 
 def zoo_names() -> list[str]:
-    """The names of the built-in job graphs."""
+    """Return the names of the built-in job graphs."""
     return Names("jobs", sorted(_models()))
 
 
 def zoo_graph(
     name: str, device: DeviceType | None = None, *, batch_size: int | None = None, sequence_length: int | None = None
 ) -> JobGraph:
-    """A built-in job graph.
+    """Return a built-in job graph.
 
     Args:
         name: one of `zoo_names`.
@@ -68,7 +68,7 @@ def zoo_graph(
 
 
 def zoo_shape(name: str) -> tuple[TransformerShape, int]:
-    """The shape of a built-in transformer, and its default batch.
+    """Return the shape of a built-in transformer, and its default batch.
 
     Raises:
         GraphError: an unknown name, or no transformer.
@@ -83,7 +83,7 @@ def zoo_shape(name: str) -> tuple[TransformerShape, int]:
 
 
 def _absent(name: str, known: Iterable[str]) -> GraphError:
-    """The refusal of a name with the nearest one; where none is near, with how any other model is named."""
+    """Return the refusal of a name with the nearest one; where none is near, with how any other model is named."""
     error = GraphError("no such job in the zoo", value=name, choices=known)
     if not name or "did you mean" in str(error):
         return error
@@ -93,7 +93,7 @@ def _absent(name: str, known: Iterable[str]) -> GraphError:
 
 @cache
 def _models() -> dict[str, _Model]:
-    """All models by name; the transformers are in ``configs/zoo.yaml``."""
+    """Return all models by name; the transformers are in ``configs/zoo.yaml``."""
     rows, _ = settings.read_yaml(packaged.shipped_path("zoo.yaml"))
     shapes = {name: huggingface.shape_of(row["config"], name=name) for name, row in rows.items()}
     return _NO_TRANSFORMERS | {

@@ -16,7 +16,7 @@ IMAGE_SIDE = 224
 
 
 def alexnet(batch_size: int) -> JobGraph:
-    """AlexNet in its single-column variant.
+    """Build AlexNet in its single-column variant.
 
     Source: Krizhevsky, "One weird trick for parallelizing convolutional neural networks", 2014.
     """
@@ -32,7 +32,7 @@ def alexnet(batch_size: int) -> JobGraph:
 
 
 def vgg16(batch_size: int) -> JobGraph:
-    """The graph of VGG-16, configuration D.
+    """Return the graph of VGG-16, configuration D.
 
     Source: Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", 2015.
     """
@@ -48,7 +48,7 @@ def vgg16(batch_size: int) -> JobGraph:
 
 
 def resnet18(batch_size: int) -> JobGraph:
-    """ResNet-18: two basic blocks in each of four stages.
+    """Build ResNet-18: two basic blocks in each of four stages.
 
     Source: He, Zhang, Ren and Sun, "Deep residual learning for image recognition", 2016.
     """
@@ -64,7 +64,7 @@ def resnet18(batch_size: int) -> JobGraph:
 
 
 def resnet50(batch_size: int) -> JobGraph:
-    """ResNet-50: bottleneck blocks, the stride on the 3 x 3 convolution.
+    """Build ResNet-50: bottleneck blocks, the stride on the 3 x 3 convolution.
 
     Source: He, Zhang, Ren and Sun, "Deep residual learning for image recognition", 2016.
     """
@@ -81,7 +81,7 @@ def resnet50(batch_size: int) -> JobGraph:
 
 
 def squeezenet(batch_size: int) -> JobGraph:
-    """The graph of SqueezeNet 1.0.
+    """Return the graph of SqueezeNet 1.0.
 
     Source: Iandola et al., "SqueezeNet: AlexNet-level accuracy with 50x fewer parameters", 2016.
     """
@@ -137,7 +137,7 @@ class _ConvNet:
         return self._add("conv", [x], channels, side, parameters=parameters, multiply_adds=weights * side**2)
 
     def conv_norm(self, x: _Image, channels: int, kernel: int, *, stride: int = 1, padding: int = 0) -> _Image:
-        """A convolution without bias and the batch normalisation after it (its running averages are no parameters)."""
+        """Return a convolution without bias and the batch normalisation after it (its running averages are no parameters)."""
         y = self.conv(x, channels, kernel, stride=stride, padding=padding, bias=False)
         return self._add("batch_norm", [y], channels, y.side, parameters=2 * channels)
 

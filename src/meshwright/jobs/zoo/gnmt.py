@@ -14,7 +14,7 @@ WIDTH = 1024
 
 
 def gnmt(batch_size: int, sequence_length: int) -> JobGraph:
-    """GNMT with a bidirectional first encoder layer, residual connections from the third layer of each side on.
+    """Build GNMT with a bidirectional first encoder layer, residual connections from the third layer of each side on.
 
     An LSTM of ``i`` inputs and ``h`` outputs has ``4 h (i + h)`` weights and ``8 h`` biases and does one
     multiply-add per weight and token. Its steps depend on each other, which the roofline does not see, so the

@@ -89,7 +89,7 @@ class PodToBind:
 
     @classmethod
     def from_request(cls, request: ExtenderBindingArgs) -> PodToBind:
-        """The pod that is asked about.
+        """Return the pod that is asked about.
 
         Raises:
             StateError: it is not there, or is another one of that name.
@@ -119,7 +119,7 @@ class PodToBind:
 
 
 def refusal(controller: Controller, decision: str | None, node: str) -> str | None:
-    """Why a pod of a decision may not be bound to a node; None where it may.
+    """Return why a pod of a decision may not be bound to a node; None where it may.
 
     As of `kubernetes_extender.hosts_of`, so that no pod is refused where the filter let it go.
 

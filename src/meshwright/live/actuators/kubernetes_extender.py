@@ -65,7 +65,7 @@ class HostPriority(BaseModel):
 
 
 def decision_named(pod: dict[str, Any]) -> str | None:
-    """Id of the decision that a pod, or a template of pods, names by its label; None where it names none."""
+    """Return the id of the decision that a pod, or a template of pods, names by its label; None where it names none."""
     metadata = pod.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     result = labels.get(DECISION_LABEL) if isinstance(labels, dict) else None
@@ -73,7 +73,7 @@ def decision_named(pod: dict[str, Any]) -> str | None:
 
 
 def hosts_of(store: Ledger, name: str | None) -> tuple[str, ...]:
-    """The hosts to which the pods of a decision belong; none where it holds nothing any more, or all of them are closed.
+    """Return the hosts to which the pods of a decision belong; none where it holds nothing any more, or all of them are closed.
 
     Args:
         store: of the decisions.
@@ -87,7 +87,7 @@ def hosts_of(store: Ledger, name: str | None) -> tuple[str, ...]:
 
 
 def filtered(request: ExtenderArgs, planned: Collection[str]) -> FilterResult:
-    """The nodes that may have a pod.
+    """Return the nodes that may have a pod.
 
     Args:
         request: the pod and the nodes.
@@ -102,5 +102,5 @@ def filtered(request: ExtenderArgs, planned: Collection[str]) -> FilterResult:
 
 
 def prioritized(request: ExtenderArgs, planned: Collection[str]) -> list[HostPriority]:
-    """How well each node suits a pod; arguments as of `filtered`."""
+    """Return how well each node suits a pod; arguments as of `filtered`."""
     return [HostPriority(host=name, score=BEST if name in planned else 0) for name in request.node_names or ()]

@@ -66,7 +66,7 @@ class KueueCheck:
         self._may_be_labelled = True
 
     async def keep_answering(self, every_s: float) -> None:
-        """A turn every so many seconds, at most `MOST_EVERY_S`, until this is cancelled."""
+        """Take a turn every so many seconds, at most `MOST_EVERY_S`, until this is cancelled."""
         while True:
             before, self.problem = self.problem, None
             try:
@@ -167,7 +167,7 @@ class KueueCheck:
         return await self._decided(workload, request, num_devices)
 
     async def _still_ready(self, workload: KueueWorkload) -> CheckAnswer | None:
-        """A Workload that was given places keeps them; where they are lost before it starts, Kueue is to ask again."""
+        """Return a Workload that was given places keeps them; where they are lost before it starts, Kueue is to ask again."""
         if workload.updates is None:
             return None
         status, detail = await self._service.write(_standing, self._service.controller, workload.updates)
@@ -176,7 +176,7 @@ class KueueCheck:
         return CheckAnswer("Retry", f"decision {workload.updates} is {status}" + (f": {detail}" if detail else ""))
 
     async def _decided(self, workload: KueueWorkload, request: JobRequest | None, num_devices: int) -> CheckAnswer:
-        """The answer to a Workload that waits for devices."""
+        """Return the answer to a Workload that waits for devices."""
         service = self._service
         if workload.named is not None:
             status, _ = await service.write(_standing, service.controller, workload.named)
@@ -190,7 +190,7 @@ class KueueCheck:
         return await self._placed(workload, request)
 
     async def _placed(self, workload: KueueWorkload, request: JobRequest) -> CheckAnswer:
-        """Devices for a Workload that wants some, or why there are none."""
+        """Return the devices for a Workload that wants some, or why there are none."""
         service, controller = self._service, self._service.controller
         last, key = await service.write(_last_attempt, controller, KEY + workload.key)
         if last is None or not await self._is_current(last, request):
@@ -214,14 +214,14 @@ class KueueCheck:
         return CheckAnswer("Ready", f"decision {decision.id}: {decision.why}"[:300], decision.id)
 
     async def _is_current(self, last: KeptDecision, request: JobRequest) -> bool:
-        """Whether the last attempt is still the answer: it is of the same request, and was neither refused nor given back."""
+        """Return whether the last attempt is still the answer: of the same request, and neither refused nor given back."""
         if last.decision.request != request:
             return False
         status, _ = await self._service.write(_standing, self._service.controller, last.decision.id)
         return status in ("preparing", "failed", *_HOLDING)
 
     async def _no_place(self, workload: KueueWorkload, inputs: DecisionInputs | None, why: str) -> CheckAnswer:
-        """``Retry`` where there would be a place on an empty cluster, else ``Rejected``."""
+        """Return ``Retry`` where there would be a place on an empty cluster, else ``Rejected``."""
         assert inputs is not None, "it was decided from something"
         nobody = free_runs(np.zeros(self._service.cluster.num_devices))
         empty = await self._service.write(self._service.controller.planners.decide, inputs.model_copy(update={"free": nobody}))
@@ -233,7 +233,7 @@ class KueueCheck:
 
 
 def _version() -> str:
-    """The version of Kueue's API that both sides speak.
+    """Return the version of Kueue's API that both sides speak.
 
     Raises:
         ConfigError: none.
@@ -249,7 +249,7 @@ def _version() -> str:
 
 
 def _last_attempt(controller: Controller, key: str) -> tuple[KeptDecision | None, str]:
-    """The last decision for a Workload, None where there is none, and the key of the next one."""
+    """Return the last decision for a Workload, None where there is none, and the key of the next one."""
     last, target, number = None, key, 1
     while (result := controller.store.decision_of_key(target)) is not None or controller.store.old_key(target) is not None:
         number += 1
@@ -264,7 +264,7 @@ def _standing(controller: Controller, name: str) -> tuple[str, str]:
 
 
 def _renewed(controller: Controller, names: set[str]) -> dict[str, list[str]]:
-    """The planned hosts of each decision; Kueue has these, so their leases begin anew."""
+    """Return the planned hosts of each decision; Kueue has these, so their leases begin anew."""
     for name in names:
         controller.renew(name)
     results = [controller.store.decision(name) for name in sorted(names)]
@@ -276,7 +276,7 @@ def _renewed(controller: Controller, names: set[str]) -> dict[str, list[str]]:
 
 
 def _planned(controller: Controller) -> set[str]:
-    """Ids of the decisions for Workloads that hold devices, and whose jobs no listing shows."""
+    """Return the ids of the decisions for Workloads that hold devices, and whose jobs no listing shows."""
     jobs = [job.id for job in controller.store.last()[1].jobs if job.source == "plan"]
     results = [controller.store.decision(name) for name in jobs]
     return {record.decision.id for record in results if record is not None and (record.key or "").startswith(KEY)}

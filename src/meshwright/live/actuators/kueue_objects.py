@@ -191,7 +191,7 @@ class KueueWorkload:
         return sum(count * devices for _, count, devices in self.sizes)
 
     def request(self) -> JobRequest | None:
-        """The job that its templates ask to be planned; None where they name none.
+        """Return the job that its templates ask to be planned; None where they name none.
 
         Raises:
             ConfigError: an annotation that is unknown or cannot be.
@@ -214,7 +214,7 @@ class KueueWorkload:
         return settings.build_settings(JobRequest, data | {"devices": self.num_devices, "max_devices": self.num_devices})
 
     def fits(self, plan: Mapping[str, Any]) -> bool:
-        """Whether its pods fill the devices of a plan: the largest first, each on the host with the least room that is enough."""
+        """Return whether its pods fill a plan's devices: the largest first, each on the host of least sufficient room."""
         left = Counter(rank["host"] for rank in plan["ranks"])
         for devices in sorted((size for _, count, size in self.sizes for _ in range(count) if size), reverse=True):
             host = min((name for name in left if left[name] >= devices), key=lambda name: (left[name], name), default=None)
@@ -224,11 +224,11 @@ class KueueWorkload:
         return not any(left.values())
 
     def is_answered(self, answer: CheckAnswer) -> bool:
-        """Whether its status says that already."""
+        """Return whether its status says that already."""
         return (self.state, self.message, self.updates) == (answer.state, answer.message[:MOST_MESSAGE], answer.decision)
 
     def answered(self, answer: CheckAnswer, now: datetime) -> dict[str, Any]:
-        """The whole object with an answer in its status; other checks and unknown fields stay as they are."""
+        """Return the whole object with an answer in its status; other checks and unknown fields stay as they are."""
         whole = copy.deepcopy(dict(self.content))
         entry = next(one for one in whole["status"]["admissionChecks"] if one["name"] == self._check)
         for key in ("podSetUpdates", "requeueAfterSeconds"):
@@ -246,12 +246,12 @@ class KueueWorkload:
 
 
 def _first_named(metadata: Iterable[Mapping[str, Any]]) -> str | None:
-    """Id of the decision that the first of some metadata with such a label names."""
+    """Return the id of the decision that the first of some metadata with such a label names."""
     return next((name for one in metadata if (name := decision_named({"metadata": dict(one)})) is not None), None)
 
 
 def workloads_of(listed: Mapping[str, Any], check: str) -> tuple[list[KueueWorkload], list[str]]:
-    """The Workloads in a list that a check is asked about, the first first, each once, and what cannot be read.
+    """Return the Workloads in a list that a check is asked about, the first first, each once, and what cannot be read.
 
     Args:
         listed: as the API lists them.
@@ -277,7 +277,7 @@ def workloads_of(listed: Mapping[str, Any], check: str) -> tuple[list[KueueWorkl
 
 
 def labelled_nodes(nodes: Mapping[str, Any]) -> dict[str, set[str]]:
-    """The nodes that carry the label of each decision, by the decision.
+    """Return the nodes that carry the label of each decision, by the decision.
 
     Args:
         nodes: as the API lists them.
@@ -292,13 +292,13 @@ def labelled_nodes(nodes: Mapping[str, Any]) -> dict[str, set[str]]:
 
 
 def is_active(check: Mapping[str, Any]) -> bool:
-    """Whether the status of an AdmissionCheck says that a controller answers it."""
+    """Return whether the status of an AdmissionCheck says that a controller answers it."""
     conditions: Sequence[Mapping[str, Any]] = (check.get("status") or {}).get("conditions") or ()
     return any(condition.get("type") == "Active" and condition.get("status") == "True" for condition in conditions)
 
 
 def activated(check: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """An AdmissionCheck that says so."""
+    """Return an AdmissionCheck that says so."""
     whole = copy.deepcopy(dict(check))
     status = whole.setdefault("status", {})
     others = [one for one in status.get("conditions") or () if one.get("type") != "Active"]

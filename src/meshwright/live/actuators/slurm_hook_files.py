@@ -39,7 +39,7 @@ Restart slurmctld. Only jobs that ask for it are planned: sbatch --comment='mw:a
 
 
 def hook_files(folder: str, *, server: str, header_file: str | None = None) -> dict[str, str | bytes]:
-    """The scripts by name, and what goes into ``slurm.conf``.
+    """Return the scripts by name, and what goes into ``slurm.conf``.
 
     Args:
         folder: where they will lie, as ``slurm.conf`` names it.
@@ -86,5 +86,5 @@ def _text(name: str) -> str:
 
 
 def _filled(text: str, values: dict[str, str]) -> str:
-    """A script with ``@NAME@`` replaced."""
+    """Return a script with ``@NAME@`` replaced."""
     return re.sub(r"@([A-Z_]+)@", lambda result: values[result[1]], text)

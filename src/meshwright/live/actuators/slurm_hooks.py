@@ -115,7 +115,7 @@ def on_submit(controller: Controller, body: SubmitBody) -> HookAnswer:
 
 
 def on_prolog(controller: Controller, body: PrologBody) -> HookAnswer:
-    """A job starts: if it came from a decision, that is confirmed."""
+    """Start a job: if it came from a decision, confirm that."""
     planned = _COMMENT.fullmatch(body.comment)
     if planned is None or controller.store.decision(planned[1]) is None:
         return HookAnswer(_answer("it was not planned here"), look=True)
@@ -127,7 +127,7 @@ def on_prolog(controller: Controller, body: PrologBody) -> HookAnswer:
 
 
 def on_epilog(controller: Controller, body: EpilogBody) -> HookAnswer:
-    """A job has ended: it holds nothing any more."""
+    """End a job, which holds nothing any more."""
     held = controller.end(body.job_id, f"ended with exit code {body.exit_code or 'unknown'}")
     return HookAnswer(_answer("its devices are free" if held else "it held nothing that is known here"), look=not held)
 
@@ -156,7 +156,7 @@ def _request(body: SubmitBody) -> JobRequest:
 
 
 def _word(text: str | None) -> str | None:
-    """A user's text as a name for people."""
+    """Return a user's text as a name for people."""
     return plain(text, 200) or None if text else None
 
 
@@ -168,7 +168,7 @@ def _number(key: str, text: str) -> float | int:
 
 
 def _unfit(hosts: dict[str, int], body: SubmitBody) -> str | None:
-    """Why a plan cannot be had by naming its hosts to a job that asks for what it asks for."""
+    """Return why a plan cannot be had by naming its hosts to a job that asks for what it asks for."""
     if body.nodes is not None and body.nodes != len(hosts):
         return f"the plan takes {len(hosts)} hosts, the job asks for {body.nodes}"
     if body.gpus_per_node is not None and set(hosts.values()) != {body.gpus_per_node}:
@@ -178,5 +178,5 @@ def _unfit(hosts: dict[str, int], body: SubmitBody) -> str | None:
 
 
 def _answer(why: str) -> dict[str, str]:
-    """The reason in plain letters: Slurm's Lua looks for its end, a quotation mark."""
+    """Return the reason in plain letters: Slurm's Lua looks for its end, a quotation mark."""
     return {"why": "".join(letter if 32 <= ord(letter) < 127 and letter not in '"\\' else "'" for letter in why)[:500]}

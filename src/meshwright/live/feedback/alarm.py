@@ -47,7 +47,7 @@ def slow_stretch(decision: JobDecision, observed: Sequence[Observation]) -> str 
 
 
 def _to_blame(observed: Sequence[Observation], host_of: Mapping[int, str]) -> str:
-    """The hosts of slow steps in a few words."""
+    """Return the hosts of slow steps in a few words."""
     every = tuple(dict.fromkeys(host_of.values()))
     if len(every) == 1:
         return f"its only host is {every[0]}"

@@ -74,7 +74,7 @@ class ObservedCalibration(settings.Settings):
     rows: tuple[CalibrationRow, ...] = ()
 
     def factors(self, graph: str | None) -> tuple[ObservedFactor, ...]:
-        """The factors of a graph; none where the layer is off."""
+        """Return the factors of a graph; none where the layer is off."""
         if not self.is_accepted:
             return ()
         return tuple(ObservedFactor(row.num_devices, row.is_on_one_host, row.factor) for row in self.rows if row.graph == graph)
@@ -100,7 +100,7 @@ class ObservedLayer:
         return self.calibration
 
     def __call__(self, graph: str | None) -> tuple[ObservedFactor, ...]:
-        """The factors of a graph; none where the layer is off or was not accepted."""
+        """Return the factors of a graph; none where the layer is off or was not accepted."""
         return self.calibration.factors(graph) if self.is_on else ()
 
 
@@ -156,5 +156,5 @@ def calibration(job_runs: Iterable[JobRun]) -> ObservedCalibration:
 
 
 def factor_of(ratios: Sequence[float] | np.ndarray) -> float:
-    """The median of some runs' ratios of observed to predicted step time, drawn towards 1."""
+    """Return the median of some runs' ratios of observed to predicted step time, drawn towards 1."""
     return float((len(ratios) * np.median(ratios) + FEW_RUNS) / (len(ratios) + FEW_RUNS))

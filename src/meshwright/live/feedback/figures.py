@@ -27,7 +27,7 @@ Made = TypeVar("Made", "Planned", "PlannedFromMenu")
 def plan_as_observed(
     make: Callable[[float | None], Made], deadline_s: float | None, factors: Sequence[ObservedFactor]
 ) -> tuple[Made, PlacementPlan]:
-    """A plan whose time as observed, not as predicted, meets a deadline.
+    """Return a plan whose time as observed, not as predicted, meets a deadline.
 
     The planner is asked for plans that end sooner and sooner as predicted, until one ends in time as observed. Where runs were
     faster than predicted it is first asked for plans that end so much later.
@@ -66,7 +66,7 @@ def plan_as_observed(
 
 
 def with_observed(plan: PlacementPlan, factors: Sequence[ObservedFactor]) -> PlacementPlan:
-    """The plan with its times as observed added to the predicted ones, where earlier runs show them."""
+    """Return the plan with its times as observed added to the predicted ones, where earlier runs show them."""
     is_on_one_host = len({rank.host for rank in plan.ranks}) == 1
     factor = next(
         (one.factor for one in factors if (one.num_devices, one.is_on_one_host) == (plan.num_ranks, is_on_one_host)), None

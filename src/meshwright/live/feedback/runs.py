@@ -75,7 +75,7 @@ def observed_runs(store: Ledger, known: Mapping[str, JobRun] | None = None) -> l
 
 
 def run_of(record: KeptDecision, store: Ledger) -> JobRun:
-    """A decision of a store that has a plan as a run."""
+    """Return a decision of a store that has a plan as a run."""
     decision, mentions = record.decision, store.mentions(record.decision.id)
     began = next((mention for mention in mentions if mention.status == "running"), None)
     began = began or next((mention for mention in mentions if mention.status == "confirmed"), None)
@@ -95,7 +95,7 @@ def run_of(record: KeptDecision, store: Ledger) -> JobRun:
 
 
 def read_observations(path: str | Path) -> list[Observation]:
-    """The rows of a file of JSON lines, each as ``{"step": 10, "step_s": 0.53, "rank": 0}``; blank lines do not count.
+    """Return the rows of a file of JSON lines, each as ``{"step": 10, "step_s": 0.53, "rank": 0}``; blank lines do not count.
 
     Raises:
         InputFileError: the file is missing, no text, holds no row, or a line is no JSON object.
@@ -121,12 +121,12 @@ def read_observations(path: str | Path) -> list[Observation]:
 
 
 def counted_steps(observed: Sequence[Observation]) -> list[tuple[int, float]]:
-    """Steps after the warm-up with their seconds, which are those of the slowest rank that measured it."""
+    """Return the steps after the warm-up with their seconds, which are those of the slowest rank that measured it."""
     return _by_step(observed)[WARM_UP_STEPS:]
 
 
 def median_step_s(observed: Sequence[Observation]) -> float | None:
-    """The median of what was measured so far; None where nothing was.
+    """Return the median of what was measured so far; None where nothing was.
 
     That of `observed_step_s` where enough steps were measured, else of all of them.
     """
@@ -135,7 +135,7 @@ def median_step_s(observed: Sequence[Observation]) -> float | None:
 
 
 def observed_step_s(observed: Sequence[Observation]) -> float | None:
-    """The median of the steps of a run after its first `WARM_UP_STEPS`; None where there are fewer than `LEAST_STEPS`."""
+    """Return the median of the steps of a run after its first `WARM_UP_STEPS`; None where there are fewer than `LEAST_STEPS`."""
     steps = counted_steps(observed)
     return float(np.median([step_s for _, step_s in steps])) if len(steps) >= LEAST_STEPS else None
 

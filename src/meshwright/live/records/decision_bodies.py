@@ -16,7 +16,7 @@ REFERENCE = "document"
 
 
 def packed(decision: JobDecision) -> tuple[str, dict[str, str]]:
-    """The body of a decision, and the documents that it names by their digests."""
+    """Return the body of a decision, and the documents that it names by their digests."""
     own = {"inputs": {"request"}}
     job = decision.request.job
     if isinstance(job, str):
@@ -29,19 +29,19 @@ def packed(decision: JobDecision) -> tuple[str, dict[str, str]]:
 
 
 def named_documents(body: str) -> list[str]:
-    """The digests of the documents that a decision's body names."""
+    """Return the digests of the documents that a decision's body names."""
     data = from_json(body)
     job = data["request"]["job"]
     return [*data.get("documents", {}).values(), *([job[REFERENCE]] if isinstance(job, dict) else [])]
 
 
 def request_of(body: str, document: Callable[[str], str | None]) -> JobRequest:
-    """The request of a decision from its body; arguments and errors as of `unpacked`."""
+    """Return the request of a decision from its body; arguments and errors as of `unpacked`."""
     return JobRequest.model_validate(_with_job(from_json(body), document)["request"])
 
 
 def unpacked(body: str, document: Callable[[str], str | None]) -> JobDecision:
-    """A decision from its body.
+    """Return a decision from its body.
 
     Raises:
         ValueError: it cannot be read, or a document is missing.
@@ -53,7 +53,7 @@ def unpacked(body: str, document: Callable[[str], str | None]) -> JobDecision:
 
 
 def _with_job(data: Any, document: Callable[[str], str | None]) -> Any:
-    """The data of a body with the job that its request brought along."""
+    """Return the data of a body with the job that its request brought along."""
     job = data["request"]["job"]
     if isinstance(job, dict):
         text = document(job[REFERENCE])

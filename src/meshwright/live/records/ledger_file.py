@@ -99,7 +99,7 @@ def open_ledger(path: Path, *, is_read: bool = False) -> sqlite3.Connection:
 
 
 def as_input_error(error: sqlite3.Error | UnicodeDecodeError, path: Path, remedy: str = REMEDY) -> InputFileError:
-    """An error of SQLite in a line; a wrong byte may also make a text of the file that cannot be decoded."""
+    """Return an error of SQLite in a line; a wrong byte may also make a text of the file that cannot be decoded."""
     text = str(error)
     known = {
         "file is not a database": "is no ledger; one is made by `meshwright state`",
@@ -114,7 +114,7 @@ def as_input_error(error: sqlite3.Error | UnicodeDecodeError, path: Path, remedy
 
 
 def file_system(folder: Path, mounts: str = "/proc/self/mounts") -> str | None:
-    """The type of a folder's file system; None where it is not known."""
+    """Return the type of a folder's file system; None where it is not known."""
     try:
         text = Path(mounts).read_text()
     except OSError:
@@ -172,7 +172,7 @@ def _write_ahead(database: sqlite3.Connection) -> None:
 
 
 def _is_new(database: sqlite3.Connection, path: Path) -> bool:
-    """Whether nothing is in the file yet. Other databases, and ledgers of another version, are refused."""
+    """Return whether nothing is in the file yet. Other databases, and ledgers of another version, are refused."""
     identity, version = _pragma(database, "application_id"), _pragma(database, "user_version")
     num_tables = int(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
     if (identity, version, num_tables) == (0, 0, 0):
@@ -198,7 +198,7 @@ def refuse_other_version(database: sqlite3.Connection, path: Path) -> None:
 
 
 def _definitions(database: sqlite3.Connection) -> set[tuple[str, str]]:
-    """Names and statements of the tables and indices that were made."""
+    """Return the names and statements of the tables and indices that were made."""
     return set(database.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"))
 
 

@@ -58,7 +58,7 @@ class LedgerTurn:
         return after
 
     def next_id(self) -> str:
-        """The id of the next decision."""
+        """Return the id of the next decision."""
         ((name,),) = whole_rows(self._db, self._ledger.path, "name")
         return f"{name}-{self._next_number()}"
 
@@ -108,7 +108,7 @@ class LedgerTurn:
         return self._db.total_changes - before
 
     def has_documents(self, digests: Iterable[str]) -> bool:
-        """Whether all these texts are kept, and named by a decision."""
+        """Return whether all these texts are kept, and named by a decision."""
         query = "SELECT 1 FROM document_use WHERE digest = ?"
         return all(self._db.execute(query, (digest,)).fetchone() is not None for digest in digests)
 
@@ -179,7 +179,7 @@ class LedgerTurn:
         return self._db.execute(f"DELETE FROM old_key WHERE key IN ({old})", (before, limit)).rowcount  # noqa: S608
 
     def _begin_at(self, before: str) -> None:
-        """All that is of a time or later is kept, and no more is said of what was before."""
+        """Keep all that is of a time or later, and drop what was before."""
         seq, at, body = self._ledger.floor_row()
         if at is None or at < before:
             self._set_floor(seq, before, body)

@@ -89,7 +89,7 @@ def repair(path: Path) -> Repaired:
 
 
 def _whole_records(database: sqlite3.Connection, table: str, lost: list[str]) -> list[tuple[Any, ...]]:
-    """The whole records of a table, read from both ends where a page between them cannot be read."""
+    """Return the whole records of a table, read from both ends where a page between them cannot be read."""
     names = {name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")}
     key = COLUMNS[table][: KEYS.get(table, 1)]
     if "sum" not in names:
@@ -143,7 +143,7 @@ def _fold(records: Records, lost: list[str], last: int) -> int:
 
 
 def _changed(state: ClusterState, body: str | None) -> ClusterState | None:
-    """The state after a change; None where it is lost, or contradicts the state."""
+    """Return the state after a change; None where it is lost, or contradicts the state."""
     change = None if body is None else _read(CHANGE.validate_json, body)
     with suppress(StateError):
         return None if change is None else changed(state, change)
@@ -171,7 +171,7 @@ def _write(path: Path, records: Records, num_decided: int) -> None:
 
 
 def _read(reader: Callable[[Any], Found], body: str) -> Found | None:
-    """A record's content; None where it cannot be read."""
+    """Return a record's content; None where it cannot be read."""
     try:
         return reader(body)
     except (KeyError, TypeError, ValueError):

@@ -33,27 +33,27 @@ REMEDY = "`meshwright state repair` keeps what is whole"
 
 
 def sum_of(table: str, *values: Any) -> int:
-    """The checksum of a record."""
+    """Return the checksum of a record."""
     return zlib.crc32(repr((table, *values)).encode(errors="surrogatepass"))
 
 
 def insert(table: str, verb: str = "INSERT") -> str:
-    """The statement that writes a record, from the values that `with_sum` makes."""
+    """Return the statement that writes a record, from the values that `with_sum` makes."""
     return f"{verb} INTO {table} ({', '.join(COLUMNS[table])}, sum) VALUES ({'?, ' * len(COLUMNS[table])}?)"
 
 
 def with_sum(table: str, *values: Any) -> tuple[Any, ...]:
-    """The values of a record and its checksum."""
+    """Return the values of a record and its checksum."""
     return *values, sum_of(table, *values)
 
 
 def is_whole(table: str, row: tuple[Any, ...]) -> bool:
-    """Whether a record is as it was written."""
+    """Return whether a record is as it was written."""
     return bool(sum_of(table, *row[:-1]) == row[-1])
 
 
 def record(table: str, row: tuple[Any, ...]) -> str:
-    """A record by its name, for people."""
+    """Return a record by its name, for people."""
     words = map(str, (table, *([] if table in ("name", "floor") else row[: KEYS.get(table, 1)])))
     return " ".join(words).encode(errors="replace").decode()
 
@@ -61,7 +61,7 @@ def record(table: str, row: tuple[Any, ...]) -> str:
 def whole_rows(
     database: sqlite3.Connection, path: Path, table: str, rest: str = "", values: tuple[Any, ...] = ()
 ) -> Iterator[tuple[Any, ...]]:
-    """Records of a table in the order of `COLUMNS`.
+    """Yield the records of a table in the order of `COLUMNS`.
 
     Args:
         database, path: of the ledger.
@@ -79,5 +79,5 @@ def whole_rows(
 
 
 def damaged(path: Path, what: str, why: str = "is not as it was written") -> InputFileError:
-    """The refusal of a ledger that is not whole."""
+    """Return the refusal of a ledger that is not whole."""
     return InputFileError(f"the ledger is damaged: this record {why}; {REMEDY}", file=path, field=what)

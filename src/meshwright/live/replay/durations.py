@@ -26,7 +26,7 @@ class RealDurations:
 
     @staticmethod
     def own_ratio(run: JobRun) -> float | None:
-        """The ratio of a run's measured to its predicted step time: as observed, else from its begin to its end."""
+        """Return the ratio of a run's measured to its predicted step time: as observed, else from its begin to its end."""
         step_s = run.observed_step_s
         if step_s is None and run.ran_s:
             step_s = run.ran_s / run.request.steps
@@ -43,11 +43,11 @@ class RealDurations:
         return next((self._ratios[key] for key in keys if key in self._ratios), 1.0)
 
     def is_known(self, request: JobRequest, num_devices: int) -> bool:
-        """Whether a job ran on this number of devices."""
+        """Return whether a job ran on this number of devices."""
         return (job_of(request), num_devices) in self._ratios
 
     def seconds(self, run: JobRun) -> float:
-        """How long a run takes from its begin to its end."""
+        """Return how long a run takes from its begin to its end."""
         ratio = self.own_ratio(run)
         if ratio is None:
             ratio = self.ratio(run.request, *run.kind)

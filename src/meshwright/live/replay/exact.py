@@ -81,5 +81,5 @@ def replay_decision(record: KeptDecision, planners: Planners) -> dict[str, str |
 
 
 def _read(decision: JobDecision) -> JobDecision:
-    """A decision as it is once it has been kept and read."""
+    """Return a decision as it is once it has been kept and read."""
     return JobDecision.model_validate_json(decision.model_dump_json(exclude_none=True))

@@ -127,7 +127,7 @@ class FleetWorld:
         return cls(span, durations, _fleet(settings.build_settings(FleetSettings, options), span, menu), kind)
 
     def before(self, spec: str) -> tuple[FleetWorld, FleetPlayer]:
-        """A policy by its spelling, and the world as it looks at it: a trained one sees as many jobs and figures as in training.
+        """Return a policy by its spelling, and the world as it sees it: a trained one sees as many jobs as in training.
 
         Raises:
             PolicyError: it is none of a fleet, or looks at what is to come.
@@ -214,13 +214,13 @@ class FleetWorld:
 
 
 def _fleet(fleet_settings: FleetSettings, span: PastSpan, menu: Menu) -> Fleet:
-    """A fleet in which hosts fail when they did, and never else."""
+    """Return a fleet in which hosts fail when they did, and never else."""
     fleet = fleet_of_menu(fleet_settings, span.cluster, menu)
     return replace(fleet, problem=fleet.problem._replace(mean_failure_s=SELDOM_S))
 
 
 def looks_ahead(spec: str) -> bool:
-    """Whether a policy of fleets knows what is to come, or is tuned on other episodes."""
+    """Return whether a policy of fleets knows what is to come, or is tuned on other episodes."""
     return is_best_fixed_entry(spec) or spec == BOUND or spec.startswith(ROLLOUT)
 
 
@@ -273,7 +273,7 @@ class _Play:
         offer(problem, state, 0)
 
     def _stop(self, is_down: NDArray[np.bool_]) -> None:
-        """Jobs on hosts that are gone wait again."""
+        """Let jobs on hosts that are gone wait again."""
         owners = self._state.owner[0].reshape(-1, self._size)[is_down]
         lost = np.unique(owners[owners >= 0]).tolist()
         for job in lost:
@@ -283,7 +283,7 @@ class _Play:
 
 
 def _type(request: JobRequest, number: int, job: str) -> JobTypeSettings:
-    """A request's job as a type of jobs."""
+    """Return a request's job as a type of jobs."""
     name = request.job.removeprefix("zoo:") if isinstance(request.job, str) else Path(job).parent.name
     data = {
         "name": f"{name}#{number}",
@@ -295,7 +295,7 @@ def _type(request: JobRequest, number: int, job: str) -> JobTypeSettings:
 
 
 def real_menu(menu: Menu, requests: Sequence[JobRequest], durations: RealDurations) -> Menu:
-    """The menu of some jobs as their runs show it.
+    """Return the menu of some jobs as their runs show it.
 
     Args:
         menu: as it is predicted, a type for each request.
@@ -324,7 +324,7 @@ def real_menu(menu: Menu, requests: Sequence[JobRequest], durations: RealDuratio
 
 
 def _with_entries(table: MenuTable, entries: NDArray[np.int64]) -> MenuTable:
-    """Some entries of a table."""
+    """Return some entries of a table."""
     count = np.searchsorted(entries, table.first_entry)
     step_s = table.step_s[entries]
     cost = table.degree[entries] * step_s.min(axis=(1, 2, 3))

@@ -144,7 +144,7 @@ def _plays(
     progress: Progress | None,
     remarks: list[str],
 ) -> dict[str, Callable[[], tuple[Outcomes, float]]]:
-    """How each policy is played, by its name: see `fleet_world` and `service_world`; what it was not trained for is remarked."""
+    """Return how each policy is played, by name: see `fleet_world` and `service_world`; what it was not trained for is noted."""
     result: dict[str, Callable[[], tuple[Outcomes, float]]] = {}
     world: FleetWorld | None = None
     for spec in request.policies:
@@ -172,7 +172,7 @@ def _plays(
 
 
 def is_of_fleets(spec: str) -> bool:
-    """Whether a policy is one of fleets, as the service spells them, or by the bare name of a rule that only fleets have."""
+    """Return whether a policy is one of fleets, as the service spells them, or by the bare name of a fleets' rule."""
     if is_by_menu(spec) or looks_ahead(spec):
         return True
     bare = re.split("[:+@]", spec)[0]
@@ -199,7 +199,7 @@ def _rows(span: PastSpan, outcomes: dict[str, Outcomes]) -> list[dict[str, Any]]
 
 
 def _mean(values: NDArray[np.float64], day: NDArray[np.int64], drawn: NDArray[np.int64] | None) -> dict[str, float | None] | None:
-    """Mean of the values that are numbers, and its interval; None where none is."""
+    """Return the mean of the values that are numbers, and its interval; None where none is."""
     is_known = np.isfinite(values)
     if not is_known.any():
         return None
@@ -209,7 +209,7 @@ def _mean(values: NDArray[np.float64], day: NDArray[np.int64], drawn: NDArray[np
 
 
 def _total(values: NDArray[np.float64], day: NDArray[np.int64], drawn: NDArray[np.int64] | None) -> dict[str, float | None]:
-    """Sum of values, and its interval."""
+    """Return the sum of values, and its interval."""
     totals = np.bincount(day, values)
     return {"total": float(values.sum()), **_ends(drawn, lambda days: totals[days].sum(1))}
 
@@ -228,7 +228,7 @@ COLUMNS = ("policy", "blocked, %", "mean completion, s", "mean waiting, s", "dev
 
 
 def rows_as_text(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """The rows of a replay as cells of a table with `COLUMNS`."""
+    """Return the rows of a replay as cells of a table with `COLUMNS`."""
     return [
         [
             row["policy"],

@@ -93,7 +93,7 @@ class ServiceWorld:
         return outcomes, self._missed_device_s / 3600.0
 
     def _ended(self, until_s: float) -> None:
-        """Jobs end up to a time, and those that wait are asked for again."""
+        """End jobs up to a time, and ask again for those that wait."""
         while self._ends and self._ends[0].end_s <= until_s:
             stay = heapq.heappop(self._ends)
             self._pass(stay.end_s)
@@ -148,7 +148,7 @@ class ServiceWorld:
         return True
 
     def _stop(self, is_down: NDArray[np.bool_]) -> None:
-        """Jobs on hosts that are gone wait again, first in line, from their last whole step."""
+        """Let jobs on hosts that are gone wait again, first in line, from their last whole step."""
         lost: Sequence[_Stay] = [stay for stay in self._ends if is_down[stay.devices].any()]
         if not lost:
             return

@@ -85,7 +85,7 @@ class PastSpan:
         return (*self.earlier, *(arrival.run for arrival in self.arrivals if arrival.run is not None))
 
     def seconds(self, at: datetime) -> float:
-        """An instant in seconds from the begin."""
+        """Return an instant in seconds from the begin."""
         return (at - self.begin).total_seconds()
 
 
@@ -143,7 +143,7 @@ def read_span(store: Ledger, cluster: Cluster, since: datetime, until: datetime)
 
 
 def _arrivals(within: list[KeptDecision], store: Ledger) -> tuple[list[tuple[KeptDecision, datetime, JobRun | None]], list[str]]:
-    """Decisions of jobs with the time at which each was asked for first, and what is left out."""
+    """Return the decisions of jobs with the time at which each was asked for first, and what is left out."""
     results: list[tuple[KeptDecision, datetime, JobRun | None]] = []
     refused: dict[str, tuple[KeptDecision, datetime]] = {}
     left_out: Counter[str] = Counter()
@@ -184,7 +184,7 @@ class _Fold:
         self.remarks: list[str] = []
 
     def device(self, host: str, local: int) -> int:
-        """The number of a device.
+        """Return the number of a device.
 
         Raises:
             StateError: the cluster has no such host.
@@ -194,7 +194,7 @@ class _Fold:
         return int(self._first[self._index[host]]) + local
 
     def marks(self) -> Iterator[Mark]:
-        """The instants at which something changes, the begin first."""
+        """Yield the instants at which something changes, the begin first."""
         seq = last_before(self._store, self._begin)
         state = self._store.state_at(seq)
         closed, is_down = self._hosts(state)
@@ -223,7 +223,7 @@ class _Fold:
             yield known._replace(at_s=(ends_at - self._begin).total_seconds(), is_held=self._union(others))
 
     def _hosts(self, state: ClusterState) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Hosts that take no jobs, and those that are gone."""
+        """Return the hosts that take no jobs, and those that are gone."""
         closed = np.full(len(self._sizes), state.source is not None)
         is_down = closed.copy()
         for name, host in state.hosts.items():
@@ -233,7 +233,7 @@ class _Fold:
         return closed, is_down
 
     def _withheld(self, state: ClusterState) -> NDArray[np.bool_]:
-        """Which devices others hold; where jobs of the span run is noted."""
+        """Return which devices others hold; where jobs of the span run is noted."""
         others = []
         for job in state.jobs:
             decision = job.of_decision
@@ -244,14 +244,14 @@ class _Fold:
         return self._union(others)
 
     def _union(self, jobs: Sequence[HeldJob]) -> NDArray[np.bool_]:
-        """Which devices some jobs hold."""
+        """Return which devices some jobs hold."""
         is_held = np.zeros(self._num_devices, np.bool_)
         for job in jobs:
             is_held[self._held(job)] = True
         return is_held
 
     def _held(self, job: HeldJob) -> NDArray[np.int64]:
-        """The devices that a job holds; on hosts that the cluster lacks none."""
+        """Return the devices that a job holds; on hosts that the cluster lacks none."""
         known = self._known.get(job.id)
         if known is None or known[0] is not job:
             results: list[int] = []

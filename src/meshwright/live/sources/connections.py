@@ -19,7 +19,7 @@ _CHUNK_BYTES = 2**20
 
 
 def is_address(url: str) -> bool:
-    """Whether it is spelled as one; a name and password in it are refused."""
+    """Return whether it is spelled as one; a name and password in it are refused."""
     if url.startswith(UNIX):
         return len(url) > len(UNIX)
     try:

@@ -18,7 +18,7 @@ _BOUNDS = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 
 def hosts_in(text: str) -> list[str]:
-    """The names in a list of hosts, in its order.
+    """Return the names in a list of hosts, in its order.
 
     The bounds of a range are whole numbers. Numbers are filled with zeros to the width of the lower one: ``n[08-11]`` is n08,
     n09, n10, n11 and ``n[8-11]`` is n8 to n11. Of several ranges in a name the last one runs fastest.

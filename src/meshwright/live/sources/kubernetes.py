@@ -153,7 +153,7 @@ def ask(context: str | None = None) -> str:
 
 
 def devices_wanted(spec: dict[str, Any], resource: str, what: str) -> int:
-    """Devices that the containers of a pod hold at once, from the pod's ``spec``.
+    """Return the devices that the containers of a pod hold at once, from the pod's ``spec``.
 
     Args:
         spec: of a pod, or of a template of pods.
@@ -231,7 +231,7 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY, *, is_w
 
 
 def _documents(text: str) -> list[Any]:
-    """The objects of a stream: JSON one after the other, or YAML between lines of three hyphens."""
+    """Return the objects of a stream: JSON one after the other, or YAML between lines of three hyphens."""
     results: list[Any] = []
     for part in re.split(r"(?m)^---[ \t]*(?:#.*)?\r?$", text):
         if part.lstrip().startswith("{"):
@@ -242,7 +242,7 @@ def _documents(text: str) -> list[Any]:
 
 
 def _as_list(result: Any) -> Any:
-    """An object as a list of kind List: one of a kind's own lists, whose items leave the kind out, or one object."""
+    """Return an object as a list of kind List: one of a kind's own lists, whose items leave the kind out, or one object."""
     kind = result.get("kind") if isinstance(result, dict) else None
     if kind in ("Node", "Pod"):
         return {"kind": "List", "items": [result]}
@@ -253,7 +253,7 @@ def _as_list(result: Any) -> Any:
 
 
 def _host(node: _Node) -> dict[str, Any]:
-    """Whether a node takes pods, and why not."""
+    """Return whether a node takes pods, and why not."""
     ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     if ready is None or ready.status != "True":
         reasons = [plain(text) for text in (ready.reason, ready.message) if text] if ready is not None else []
@@ -265,13 +265,13 @@ def _host(node: _Node) -> dict[str, Any]:
 
 
 def _is_cut(node: _Node) -> bool:
-    """Whether what a node counts as GPUs are slices of them, by the labels of GPU feature discovery."""
+    """Return whether what a node counts as GPUs are slices of them, by the labels of GPU feature discovery."""
     labels = node.metadata.labels or {}
     return "-MIG-" in labels.get(_PRODUCT, "") or labels.get(_REPLICAS, "1") not in ("0", "1")
 
 
 def _jobs(pods: Iterable[_Pod], resource: str, free: FreeDevices, known: ClusterState) -> list[dict[str, Any]]:
-    """The jobs that hold devices, pods of one job together; the order of the list does not matter."""
+    """Return the jobs that hold devices, pods of one job together; the order of the list does not matter."""
     jobs: dict[tuple[str, str, str], dict[str, Any]] = {}
     for pod in sorted(pods, key=_named):
         count = _devices(pod.spec, resource, f"pod {plain(_named(pod), 160)}")
@@ -318,7 +318,7 @@ def _of_container(container: _Container, resource: str, what: str) -> int:
 
 
 def _quantity(value: str | float, what: str) -> int:
-    """A number of devices; Kubernetes allows only whole ones, which it may write in thousandths.
+    """Return a number of devices; Kubernetes allows only whole ones, which it may write in thousandths.
 
     Raises:
         StateError: no such number.

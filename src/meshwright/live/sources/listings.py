@@ -40,7 +40,7 @@ class Listing:
     ended: Mapping[str, str] = field(default_factory=dict)
 
     def without(self, jobs: Collection[str]) -> Listing:
-        """The listing without jobs of these ids."""
+        """Return the listing without jobs of these ids."""
         if not jobs:
             return self
         other_jobs = tuple(job for job in self.state.jobs if job.id not in jobs)
@@ -85,7 +85,7 @@ class FreeDevices:
         return tuple(taken)
 
     def are_free(self, host: str, devices: Iterable[int]) -> bool:
-        """Whether a host has these devices and none of them is held."""
+        """Return whether a host has these devices and none of them is held."""
         size = self.num_devices.get(host)
         return self._held.get(host, set()).isdisjoint(devices) and (size is None or max(devices, default=0) < size)
 
@@ -107,7 +107,7 @@ class FreeDevices:
         return tuple(taken)
 
     def num_held(self, host: str) -> int:
-        """How many devices of a host are held."""
+        """Return how many devices of a host are held."""
         return len(self._held.get(host, ()))
 
 
@@ -171,7 +171,7 @@ def listed(
     remarks: Iterable[str] = (),
     waiting: Iterable[str] = (),
 ) -> Listing:
-    """A listing of plain data. Hosts whose names no cluster can have are left out, which a remark says.
+    """Return a listing of plain data. Hosts whose names no cluster can have are left out, which a remark says.
 
     Args:
         source: who listed it.
@@ -197,5 +197,5 @@ def listed(
 
 
 def plain(text: str, limit: int = 300) -> str:
-    """Free text of a user as one short line; letters that a terminal would act on are replaced."""
+    """Return free text of a user as one short line; letters that a terminal would act on are replaced."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text[:limit])

@@ -129,7 +129,7 @@ def read(text: str, host_label: str = "host", known: ClusterState = EMPTY) -> Li
 
 
 def _job(group: _PlacementGroup, names: Mapping[str, str], in_use: dict[str, float]) -> dict[str, Any]:
-    """A group as a job, with the whole GPUs that its bundles hold on each host; all that it holds is added to ``in_use``.
+    """Return a group as a job, with the whole GPUs that its bundles hold on each host; all that it holds is added to ``in_use``.
 
     Raises:
         StateError: a bundle on a node that is not listed, or a number of GPUs that cannot be.
@@ -155,7 +155,7 @@ def _job(group: _PlacementGroup, names: Mapping[str, str], in_use: dict[str, flo
 
 
 def _whole(count: float, field: str) -> int:
-    """A number of GPUs; of a part of one, none.
+    """Return a number of GPUs; of a part of one, none.
 
     Raises:
         StateError: no such number.

@@ -43,7 +43,7 @@ _OF_NODES = {"Gres", "GresUsed", "State", "Reason"}
 
 
 def ask(otherwise: str = OR_A_FILE) -> str:
-    """The answers of `COMMANDS` on this machine.
+    """Return the answers of `COMMANDS` on this machine.
 
     Args:
         otherwise: what can be done where ``scontrol`` is absent.
@@ -76,7 +76,7 @@ def read(text: str, known: ClusterState = EMPTY) -> Listing:
 
 
 def _records(text: str) -> Iterator[list[str]]:
-    """The lines of each node and job; a blank line in a user's text begins no record."""
+    """Yield the lines of each node and job; a blank line in a user's text begins no record."""
     record: list[str] = []
     for line in text.split("\n"):
         if line.startswith(("JobId=", "NodeName=")):
@@ -90,7 +90,7 @@ def _records(text: str) -> Iterator[list[str]]:
 
 
 def _fields(record: Sequence[str], target: set[str], needed: Iterable[str], what: str) -> dict[str, str]:
-    """The fields of a record.
+    """Return the fields of a record.
 
     Raises:
         StateError: one that is needed is missing, or one appears twice.

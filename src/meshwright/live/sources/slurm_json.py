@@ -74,7 +74,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _if_set(value: Any) -> Any:
-    """The number of ``{set, infinite, number}``; one without a limit is absent too."""
+    """Return the number of ``{set, infinite, number}``; one without a limit is absent too."""
     if not isinstance(value, dict) or not all(isinstance(value.get(flag), bool) for flag in ("set", "infinite")):
         raise ValueError("is no number with set and infinite")
     return value.get("number") if value["set"] and not value["infinite"] else None
@@ -134,7 +134,7 @@ class FormError(StateError):
 
 
 def ask() -> str:
-    """The answers of Slurm's commands on this machine, one after the other.
+    """Return the answers of Slurm's commands on this machine, one after the other.
 
     Raises:
         FormError: they write JSON in a form that is not known.
@@ -237,7 +237,7 @@ def _records(said: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
 
 
 def _part(model: type[_Part], record: Mapping[str, Any], form: int, what: str) -> _Part:
-    """A record of a form, read.
+    """Return a record of a form, read.
 
     Raises:
         StateError: a field of it is missing or is something else.
@@ -251,7 +251,7 @@ def _part(model: type[_Part], record: Mapping[str, Any], form: int, what: str) -
 
 
 def _node(record: Mapping[str, Any], form: int) -> ListedNode:
-    """A node; raises as `_part`."""
+    """Return a node; raises as `_part`."""
     what = f"node {plain(str(record.get('name')), 80)}"
     node = _part(_Node, record, form, what)
     words = node.state
@@ -263,7 +263,7 @@ def _node(record: Mapping[str, Any], form: int) -> ListedNode:
 
 
 def _job(record: Mapping[str, Any], form: int) -> ListedJob:
-    """A job.
+    """Return a job.
 
     Raises:
         FormError: it runs on GPUs, and nothing says on which.
@@ -291,7 +291,7 @@ def _job(record: Mapping[str, Any], form: int) -> ListedJob:
 
 
 def _id(job: _Job) -> str:
-    """The id that ``squeue`` shows."""
+    """Return the id that ``squeue`` shows."""
     if job.array_job_id:
         tasks = f"{job.array_task_id}" if job.array_task_id is not None else job.array_task_string or f"{job.job_id}"
         return id_of(job.job_id, array=(f"{job.array_job_id}", tasks))
@@ -299,7 +299,7 @@ def _id(job: _Job) -> str:
 
 
 def _allocated(job: _Job, what: str) -> dict[str, tuple[int, tuple[int, ...]]]:
-    """Of each host of a job the number of its GPUs there, and their indices where Slurm gives them."""
+    """Return, for each host of a job, the number of its GPUs there, and their indices where Slurm gives them."""
     nodes = None if job.job_resources is None else job.job_resources.nodes
     if not nodes:
         return {}

@@ -139,13 +139,13 @@ class ListedJob(NamedTuple):
 
 
 def decision_of(comment: str) -> str | None:
-    """The decision that a job's comment names."""
+    """Return the decision that a job's comment names."""
     match = _DECISION.match(comment)
     return plain(match[1]) if match else None
 
 
 def id_of(number: int, array: tuple[str, str] | None = None, part: tuple[str, str] | None = None) -> str:
-    """A job's id as ``squeue`` shows it.
+    """Return a job's id as ``squeue`` shows it.
 
     Args:
         number: of the job.
@@ -158,7 +158,7 @@ def id_of(number: int, array: tuple[str, str] | None = None, part: tuple[str, st
 
 
 def listing_of(nodes: Sequence[ListedNode], jobs: Sequence[ListedJob], known: ClusterState) -> Listing:
-    """The listing that nodes and jobs make.
+    """Return the listing that nodes and jobs make.
 
     Args:
         nodes: all of them.
@@ -214,7 +214,7 @@ def _hosts(nodes: Iterable[ListedNode]) -> tuple[dict[str, dict[str, Any]], dict
 
 
 def _counted(jobs: Iterable[ListedJob], left: dict[str, int]) -> list[ListedJob]:
-    """Jobs without indices of their devices on hosts that have slices too.
+    """Return the jobs without indices of their devices on hosts that have slices too.
 
     Args:
         jobs: with what Slurm writes of them. A job that named no type may have slices.
@@ -232,7 +232,7 @@ def _counted(jobs: Iterable[ListedJob], left: dict[str, int]) -> list[ListedJob]
 
 
 def _condition(state: str) -> tuple[str, str | None]:
-    """Whether a node takes jobs, and the words of its state that say why not; a word of a later release closes it."""
+    """Return whether a node takes jobs, and the words of its state that say why not; a word of a later release closes it."""
     flags = [flag for flag in state.split("+") if flag]
     for suffix, flag in _SUFFIXES.items():
         flags += [flag] if any(suffix in one for one in flags) else []
@@ -244,7 +244,7 @@ def _condition(state: str) -> tuple[str, str | None]:
 
 
 def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> tuple[list[dict[str, Any]], list[str]]:
-    """The jobs that hold devices, and remarks.
+    """Return the jobs that hold devices, and remarks.
 
     Where two hold one device, as after a suspension, it is the running one's.
     """
@@ -300,7 +300,7 @@ def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> 
 
 
 def gpus(gres: str, what: str) -> tuple[int, tuple[int, ...]]:
-    """Number of whole GPUs in a list of generic resources, and the indices, where given, of those and of GPUs in parts.
+    """Return the number of whole GPUs in a list of generic resources, and the indices, if given, of those and of parts.
 
     Raises:
         StateError: a number that cannot be.
@@ -327,7 +327,7 @@ def gpus(gres: str, what: str) -> tuple[int, tuple[int, ...]]:
 
 
 def _indices(text: str, what: str) -> list[int]:
-    """The numbers of ``0-2,5``."""
+    """Return the numbers of ``0-2,5``."""
     result: list[int] = []
     for piece in text.split(","):
         bounds = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", piece)

@@ -50,7 +50,7 @@ class Slurmrestd:
         self._paths: tuple[str, ...] = ()
 
     def ask(self) -> str:
-        """The answers of the server about all jobs and all nodes, one after the other.
+        """Return the answers of the server about all jobs and all nodes, one after the other.
 
         Raises:
             FormError: it writes JSON in forms that are not known.
@@ -99,7 +99,7 @@ class Slurmrestd:
         return {"X-SLURM-USER-NAME": _user_of(token), "X-SLURM-USER-TOKEN": token}
 
     def _get(self, path: str, headers: dict[str, str]) -> str:
-        """An answer."""
+        """Return an answer."""
         status, text = exchange(self.url, "GET", path, headers, wait_s=self._wait_s, server="slurmrestd")
         if status in (401, 403):
             raise InputFileError(f"refuses the token, or that there is none (status {status})", field=path)
@@ -120,7 +120,7 @@ def _error_text(text: str) -> str:
 
 
 def _user_of(token: str) -> str:
-    """Whose token it is, as it says itself (``sun``); else who runs this."""
+    """Return whose token it is, as it says itself (``sun``); else who runs this."""
     try:
         body = token.split(".")[1]
         user = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["sun"]

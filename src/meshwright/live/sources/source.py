@@ -88,7 +88,7 @@ def source(
     host_label: str = "host",
     slurm_token_file: Path | None = None,
 ) -> Source:
-    """A source by its name.
+    """Return a source by its name.
 
     Args:
         spec: one of `NAMES`.
@@ -123,7 +123,7 @@ def source(
 
 
 def _slurm(by: str, token_file: Path | None) -> Source:
-    """Slurm, asked by `TEXT`, by `JSON`, or at the address of slurmrestd."""
+    """Return Slurm, asked by `TEXT`, by `JSON`, or at the address of slurmrestd."""
     text = Source("slurm", slurm.PROGRAM, slurm.ask, _read_slurm)
     if by in (TEXT, JSON):
         if token_file is not None:
@@ -144,6 +144,6 @@ def _read_slurm(text: str, known: ClusterState) -> Listing:
 
 
 def _of_file(state: ClusterState) -> ClusterState:
-    """A state that somebody else keeps; its planned jobs are jobs as any other."""
+    """Return a state that somebody else keeps; its planned jobs are jobs as any other."""
     jobs = tuple(job.model_copy(update={"source": "file"}) if job.source == "plan" else job for job in state.jobs)
     return state.model_copy(update={"jobs": jobs})

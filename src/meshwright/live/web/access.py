@@ -99,7 +99,7 @@ class Access:
             LOG.error("nobody is let in: %s", error)
 
     def begin_session(self, token: str) -> str:
-        """The secret of a new session of the page, which ends with its token; the oldest ends where there are too many."""
+        """Return the secret of a new session of the page, which ends with its token; the oldest ends where there are too many."""
         if len(self.sessions) >= MOST_SESSIONS:
             del self.sessions[next(iter(self.sessions))]
         secret = secrets.token_urlsafe(32)
@@ -107,16 +107,16 @@ class Access:
         return secret
 
     def end_session(self, secret: str | None) -> None:
-        """The session of a secret, where there is one, is over."""
+        """End the session of a secret, where there is one."""
         if secret is not None:
             self.sessions.pop(secret, None)
 
     def is_known_host(self, host: str | None) -> bool:
-        """Whether a ``Host`` header names this service."""
+        """Return whether a ``Host`` header names this service."""
         return self.hosts is None or (host is not None and _name(host) in self.hosts)
 
     def is_own_origin(self, origin: str | None, host: str | None) -> bool:
-        """Whether an ``Origin`` header, where there is one, names this service as the ``Host`` header does, port and all."""
+        """Return whether an ``Origin`` header, where there is one, names this service as the ``Host`` header does, port too."""
         if origin is None:
             return True
         try:
@@ -127,7 +127,7 @@ class Access:
 
 
 def access(bound: str | None, token_file: Path | None, names: Iterable[str] = ()) -> Access:
-    """The access to a service.
+    """Return the access to a service.
 
     Args:
         bound: address on which it listens; None for a socket file.
@@ -146,7 +146,7 @@ def access(bound: str | None, token_file: Path | None, names: Iterable[str] = ()
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
-    """The tokens of a file, one a line: scope, SHA-256, ``until=`` an instant where it expires, owner.
+    """Return the tokens of a file, one a line: scope, SHA-256, ``until=`` an instant where it expires, owner.
 
     Raises:
         ConfigError: a line is no token, or there is none.
@@ -177,7 +177,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
 
 
 def new_token(scope: Scope, owner: str = "", until: datetime | None = None) -> tuple[str, str]:
-    """A new token, and the line of it for the file."""
+    """Return a new token, and the line of it for the file."""
     token = secrets.token_urlsafe(32)
     ends = [] if until is None else [f"until={until.isoformat(timespec='seconds')}"]
     return token, " ".join([scope, _digest(token), *ends, *([owner] if owner else [])])
@@ -195,6 +195,6 @@ def _is_loopback(address: str) -> bool:
 
 
 def _name(host: str) -> str:
-    """A host without its port; empty where it is no host."""
+    """Return a host without its port; empty where it is no host."""
     match = _HOST.fullmatch(host)
     return "" if match is None else (match[1] or match[2]).lower()

@@ -66,18 +66,18 @@ def build_app(service: Service, access: Access) -> FastAPI:
 
 
 def health_routes(context: Context) -> APIRouter:
-    """The routes; the first two are open to everybody and say nothing of the cluster."""
+    """Return the routes; the first two are open to everybody and say nothing of the cluster."""
     service = context.service
     routes = APIRouter(tags=["health"])
 
     @routes.get("/healthz", response_model=Health)
     async def alive() -> Response:
-        """The process answers."""
+        """Report that the process answers."""
         return Response(body(Health(status="ok")), media_type=JSON)
 
     @routes.get("/readyz", response_model=Health, responses={503: {"model": Health}})
     async def ready() -> Response:
-        """A decision can be kept, and the listings are fresh; degraded where something other than decisions fails."""
+        """Report whether a decision can be kept and listings are fresh; degraded where something other than decisions fails."""
         try:
             await service.read(lambda store: store.last())
         except MeshwrightError:
@@ -93,7 +93,7 @@ def health_routes(context: Context) -> APIRouter:
 
     @routes.get("/metrics", **open_to(context, "read"), response_class=Response)
     async def metrics() -> Response:
-        """Counters, for Prometheus."""
+        """Return counters, for Prometheus."""
         text = await service.read(context.metrics.text)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 

@@ -27,13 +27,13 @@ HostName = Annotated[str, Path(max_length=253, pattern=r"^[A-Za-z0-9.-]+$")]
 
 
 def cluster_routes(context: Context) -> APIRouter:
-    """The routes."""
+    """Return the routes."""
     service = context.service
     routes = APIRouter(tags=["cluster"])
 
     @routes.get("/v1/cluster", response_model=ClusterView, **open_to(context, "read"))
     async def cluster(match: Match = None) -> Response:
-        """Who holds which devices, which hosts take no jobs, and how old that is."""
+        """Return who holds which devices, which hosts take no jobs, and how old that is."""
         seq, state = await service.read(lambda store: store.last())
         listings = [(statuse.num_listings, statuse.num_failures, statuse.problem) for statuse in service.statuses]
         tag = digest_of(service.began, seq, listings, service.is_stale(), service.problems)
@@ -48,7 +48,7 @@ def cluster_routes(context: Context) -> APIRouter:
         accept: Annotated[str | None, Header()] = None,
         match: Match = None,
     ) -> Response:
-        """The changes, oldest first; as server-sent events where the client accepts them."""
+        """Return the changes, oldest first; as server-sent events where the client accepts them."""
         if accept is not None and "text/event-stream" in accept:
             return StreamingResponse(_stream(service, after), media_type="text/event-stream")
         last, floor, result = await service.read(
@@ -59,12 +59,12 @@ def cluster_routes(context: Context) -> APIRouter:
 
     @routes.post("/v1/hosts/{host}/drain", response_model=HostView, **open_to(context, "admin", 404, 413))
     async def drain(host: HostName, reason: ReasonGiven | None = None) -> Response:
-        """The host takes no new jobs; those on it run on. The next listing of a scheduler says what it says."""
+        """Drain a host: it takes no new jobs; those on it run on. The next listing of a scheduler decides again."""
         return await changed(host_changed(_known(service, host), "drained", None if reason is None else reason.reason))
 
     @routes.post("/v1/hosts/{host}/resume", response_model=HostView, **open_to(context, "admin", 404, 413))
     async def resume(host: HostName) -> Response:
-        """The host takes jobs again."""
+        """Let a host take jobs again."""
         return await changed(host_changed(_known(service, host), "up"))
 
     async def changed(change: HostChanged) -> Response:
@@ -84,7 +84,7 @@ def cluster_routes(context: Context) -> APIRouter:
 
 
 def cluster_view(service: Service, seq: int, state: ClusterState) -> ClusterView:
-    """The state of a service's cluster as a document.
+    """Return the state of a service's cluster as a document.
 
     Raises:
         StateError: the state is not of the cluster.
@@ -119,7 +119,7 @@ def cluster_view(service: Service, seq: int, state: ClusterState) -> ClusterView
 
 
 def source_view(status: SourceStatus) -> SourceView:
-    """A source as a document."""
+    """Return a source as a document."""
     shown = {name: getattr(status, name) for name in SourceView.model_fields}
     age_s = round(status.age_s, 1) if math.isfinite(status.age_s) else None
     return SourceView(**shown | {"age_s": age_s, "remarks": list(status.remarks)})
@@ -136,7 +136,7 @@ def _view(change: KeptChange) -> EventView:
 
 
 async def _stream(service: Service, after: int) -> AsyncIterator[str]:
-    """Changes as they come; a comment now and then, so that nothing between takes the connection for dead.
+    """Yield the changes as they come; a comment now and then, so that nothing between takes the connection for dead.
 
     What changes no state, as a listing without news or a refused decision, is an event of its own name, ``other``.
     """

@@ -40,14 +40,14 @@ class Context:
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problems with which a route may answer, for its documentation."""
+    """Return the problems with which a route may answer, for its documentation."""
     content = {"application/problem+json": {"schema": {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}}}
     result = sorted({400, 401, 403, 421, 422, 503, *statuses})
     return {status: {"description": PROBLEMS[status], "content": content} for status in result}
 
 
 def needs(context: Context, required: Scope) -> Any:
-    """A dependency that lets only those in who may do something."""
+    """Return a dependency that lets only those in who may do something."""
 
     async def check(request: Request) -> Scope:
         check_site(context, request)
@@ -63,7 +63,7 @@ def needs(context: Context, required: Scope) -> Any:
 
 
 def open_to(context: Context, scope: Scope, *statuses: int, more: dict[int | str, Any] | None = None) -> dict[str, Any]:
-    """Options of a route for those who may do something: its problems besides those of every route, and further answers."""
+    """Return the options of a route for authorised callers: its problems besides those of every route, and more answers."""
     return {"responses": problems(*statuses) | (more or {}), "dependencies": [needs(context, scope)]}
 
 
@@ -93,7 +93,7 @@ def check_fresh(service: Service) -> None:
 
 
 def tagged(tag: str, if_none_match: str | None, content: bytes, media_type: str = JSON) -> Response:
-    """An answer with an ``ETag``; without its content where the client has it already."""
+    """Return an answer with an ``ETag``; without its content where the client has it already."""
     etag = f'W/"{tag}"'
     if if_none_match is not None and etag in (part.strip() for part in if_none_match.split(",")):
         return Response(status_code=304, headers={"ETag": etag})
@@ -101,12 +101,12 @@ def tagged(tag: str, if_none_match: str | None, content: bytes, media_type: str 
 
 
 def digest_of(*parts: object) -> str:
-    """A short tag of some values."""
+    """Return a short tag of some values."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def body(model: BaseModel) -> bytes:
-    """A model as JSON."""
+    """Return a model as JSON."""
     return model.model_dump_json(exclude_none=True).encode()
 
 

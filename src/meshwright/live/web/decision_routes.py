@@ -34,7 +34,7 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_le
 
 
 def decision_routes(context: Context) -> APIRouter:
-    """The routes."""
+    """Return the routes."""
     service, metrics = context.service, context.metrics
     routes = APIRouter(tags=["decisions"])
 
@@ -45,7 +45,7 @@ def decision_routes(context: Context) -> APIRouter:
         return result
 
     async def after(name: str, change: Callable[[], object]) -> Response:
-        """The status of a decision after a change of its job."""
+        """Return the status of a decision after a change of its job."""
 
         def changed() -> tuple[Status, str]:
             store = service.controller.store
@@ -74,7 +74,7 @@ def decision_routes(context: Context) -> APIRouter:
 
     @routes.post("/v1/plans", response_model=DecisionAnswer, **open_to(context, "decide", 413))
     async def plan(request: JobRequest) -> Response:
-        """The decision that a job would get now; nothing is held or kept. A new job may take minutes."""
+        """Return the decision that a job would get now; nothing is held or kept. A new job may take minutes."""
         check_fresh(service)
         return Response(body(answer_of(await service.try_plan(request))), media_type=JSON)
 
@@ -84,7 +84,7 @@ def decision_routes(context: Context) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         match: Match = None,
     ) -> Response:
-        """Decisions, the last one first."""
+        """List decisions, the last one first."""
 
         def read(store: Ledger) -> tuple[str, DecisionList]:
             listed = decision_list(store, before, limit)
@@ -95,7 +95,7 @@ def decision_routes(context: Context) -> APIRouter:
 
     @routes.get("/v1/decisions/{decision}", response_model=DecisionView, **open_to(context, "read", 404))
     async def decision(decision: Id, match: Match = None) -> Response:
-        """A decision, and what became of it."""
+        """Return a decision and what became of it."""
         result = await kept(decision)
         view = await service.read(lambda store: view_of(store, result))
         count = view.observed.count if view.observed else 0
@@ -104,7 +104,7 @@ def decision_routes(context: Context) -> APIRouter:
 
     @routes.get("/v1/decisions/{decision}/plan", response_model=dict[str, Any], **open_to(context, "read", 404))
     async def whole(decision: Id, match: Match = None) -> Response:
-        """The whole plan, as `meshwright export` takes it."""
+        """Return the whole plan, as `meshwright export` takes it."""
         result = await kept(decision)
         made = await service.read(lambda store: whole_plan(store, result.decision))
         if made is None:
@@ -114,7 +114,7 @@ def decision_routes(context: Context) -> APIRouter:
 
     @routes.post("/v1/decisions/{decision}/confirm", response_model=StatusAnswer, **open_to(context, "decide", 404, 409, 413))
     async def confirm(decision: Id, confirmation: Confirmation) -> Response:
-        """The job was handed to the scheduler; once more is no change."""
+        """Note that the job was handed to the scheduler; once more is no change."""
         return await after(decision, lambda: service.controller.confirm(decision, confirmation.job_id))
 
     @routes.post("/v1/decisions/{decision}/release", response_model=StatusAnswer, **open_to(context, "decide", 404, 409, 413))

@@ -29,7 +29,7 @@ Body = TypeVar("Body")
 
 
 def hook_routes(context: Context) -> APIRouter:
-    """The routes."""
+    """Return the routes."""
     service = context.service
     routes = APIRouter(tags=["hooks"])
 
@@ -40,19 +40,19 @@ def hook_routes(context: Context) -> APIRouter:
 
     @routes.post("/v1/extender/filter", response_model=FilterResult, **open_to(context, "read", 413))
     async def only_planned(asked: ExtenderArgs) -> Response:
-        """Of kube-scheduler: the planned hosts for the pods of a decision, all nodes for others."""
+        """Filter for kube-scheduler: the planned hosts for the pods of a decision, all nodes for others."""
         result = filtered(asked, await planned(asked))
         return Response(result.model_dump_json(by_alias=True), media_type=JSON)
 
     @routes.post("/v1/extender/prioritize", response_model=list[HostPriority], **open_to(context, "read", 413))
     async def planned_first(asked: ExtenderArgs) -> Response:
-        """Of kube-scheduler: planned hosts before others."""
+        """Prioritise for kube-scheduler: planned hosts before others."""
         result = prioritized(asked, await planned(asked))
         return Response(f"[{','.join(one.model_dump_json(by_alias=True) for one in result)}]", media_type=JSON)
 
     @routes.post("/v1/extender/bind", response_model=ExtenderBindingResult, **open_to(context, "decide", 413))
     async def bound(asked: ExtenderBindingArgs) -> Response:
-        """Of kube-scheduler: bind a pod to a node; the pods of a decision to planned hosts alone, others where it says."""
+        """Bind a pod to a node for kube-scheduler; the pods of a decision to planned hosts alone, others where it says."""
         try:
             if all(status.name != KUBERNETES for status in service.statuses):
                 raise StateError("the service does not read Kubernetes", field="--source")
@@ -81,19 +81,19 @@ def hook_routes(context: Context) -> APIRouter:
 
     @routes.post("/v1/slurm/submit", response_model=dict[str, str], **open_to(context, "decide", 413))
     async def submitted(body: SubmitBody) -> dict[str, str]:
-        """Of job_submit.lua: comment and hosts of a job that asks to be planned, or why it continues unchanged."""
+        """Answer job_submit.lua: comment and hosts of a job that asks to be planned, or why it continues unchanged."""
         if service.is_stale():
             return {"why": "the state of the cluster is too old"}
         return await answered(on_submit, body)
 
     @routes.post("/v1/slurm/prolog", response_model=dict[str, str], **open_to(context, "decide", 413))
     async def started(body: PrologBody) -> dict[str, str]:
-        """Of PrologSlurmctld: a job starts."""
+        """Note for PrologSlurmctld that a job starts."""
         return await answered(on_prolog, body)
 
     @routes.post("/v1/slurm/epilog", response_model=dict[str, str], **open_to(context, "decide", 413))
     async def ended(body: EpilogBody) -> dict[str, str]:
-        """Of EpilogSlurmctld: a job has ended."""
+        """Note for EpilogSlurmctld that a job has ended."""
         return await answered(on_epilog, body)
 
     return routes

@@ -37,13 +37,13 @@ class Metrics(Collector):
         service.controller.timed = lambda phase, seconds: self._seconds.labels(phase).observe(seconds)
 
     def text(self, store: Ledger) -> bytes:
-        """All metrics in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         for name, number in devices_by_state(store.last()[1], self._service.cluster).items():
             self._devices.labels(name).set(number)
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """The current figures."""
+        """Yield the current figures."""
         ages = GaugeMetricFamily("meshwright_state_age_seconds", "Since the last listing.", labels=["source"])
         drifts = CounterMetricFamily("meshwright_drift", "Where listings contradicted the state.", labels=["source"])
         failures = CounterMetricFamily("meshwright_source_failures", "Listings that could not be had.", labels=["source"])

@@ -72,12 +72,12 @@ class ProblemError(HTTPException):
 
 
 def not_found(what: str) -> ProblemError:
-    """The problem that nothing of that name exists."""
+    """Return the problem that nothing of that name exists."""
     return ProblemError(404, "not found", f"there is no such {what}")
 
 
 def answer(problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
-    """A problem as an answer."""
+    """Return a problem as an answer."""
     text = json.dumps(problem.model_dump(exclude_none=True), ensure_ascii=False, default=str)
     return Response(
         text.encode(errors="backslashreplace"), problem.status, headers, MEDIA_TYPE
@@ -132,7 +132,7 @@ def add_problems(app: FastAPI) -> None:
 
 
 def _as_our_error(request: Request, error: RequestValidationError) -> MeshwrightError:
-    """The first complaint about a request as the error that it would be in a file."""
+    """Return the first complaint about a request as the error that it would be in a file."""
     first = error.errors()[0]
     part, *place = first["loc"]
     if part != "body":
@@ -153,7 +153,7 @@ def _as_our_error(request: Request, error: RequestValidationError) -> Meshwright
 
 
 def _response(request: Request, problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
-    """A problem as a document or, for browsers, as a page or the way to the sign-in."""
+    """Return a problem as a document or, for browsers, as a page or the way to the sign-in."""
     if "text/html" not in request.headers.get("accept", ""):
         return answer(problem, headers)
     if problem.status == 401 and request.method == "GET":
@@ -163,5 +163,5 @@ def _response(request: Request, problem: ProblemDocument, headers: dict[str, str
 
 
 def own_path(path: str) -> str:
-    """A path of this service, to which a sign-in may lead on: the first page for any other, above all for another host."""
+    """Return a path of this service, to which a sign-in may lead on: the first page for any other, above all for another host."""
     return path if _OWN_PATH.fullmatch(path) else "/"

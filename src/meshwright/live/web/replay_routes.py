@@ -37,7 +37,7 @@ class ReplayAnswer(BaseModel):
 
 
 def replay_routes(context: Context) -> APIRouter:
-    """The routes."""
+    """Return the routes."""
     service = context.service
     routes = APIRouter(tags=["replays"])
     answers: dict[int, ReplayAnswer] = {}
@@ -83,14 +83,14 @@ def replay_routes(context: Context) -> APIRouter:
 
     @routes.get("/v1/replays/{number}", response_model=ReplayAnswer, **open_to(context, "read", 404))
     async def look(number: Id) -> Response:
-        """A replay, and its result once it is done."""
+        """Return a replay, and its result once it is done."""
         if number not in answers:
             raise not_found("replay")
         return Response(body(answers[number]), media_type=JSON)
 
     @routes.get("/v1/calibration", response_model=ObservedCalibration, **open_to(context, "read"))
     async def learnt() -> Response:
-        """By how much steps took longer than predicted, and whether that makes predictions better."""
+        """Return by how much steps took longer than predicted, and whether that makes predictions better."""
         result = await service.read(lambda store: calibration(observed_runs(store)))
         return Response(result.model_dump_json(), media_type=JSON)
 

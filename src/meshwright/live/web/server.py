@@ -34,7 +34,7 @@ LOG = logging.getLogger("meshwright.serve")
 
 
 def limits() -> dict[str, Any]:
-    """Options of uvicorn that bound what a connection may cost, once the process may have all the open files that it can get."""
+    """Return uvicorn's options that bound the cost of a connection, once the process may have all possible open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = 2 * MOST_CONNECTIONS
     if soft != resource.RLIM_INFINITY and soft < target:
@@ -111,7 +111,7 @@ class Connection(HttpToolsProtocol):
 
 @contextmanager
 def bound(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """Sockets bound to every address of a host, which a server then listens on; closed at the end.
+    """Bind sockets to every address of a host for a server to listen on; close them at the end.
 
     Raises:
         InputFileError: no such host, or an address cannot be had.

@@ -196,7 +196,7 @@ class Health(BaseModel):
 
 
 def answer_of(decision: JobDecision) -> DecisionAnswer:
-    """A decision as an answer."""
+    """Return a decision as an answer."""
     return DecisionAnswer.model_construct(
         id=decision.id,
         outcome=decision.outcome,
@@ -212,7 +212,7 @@ def answer_of(decision: JobDecision) -> DecisionAnswer:
 
 
 def view_of(store: Ledger, record: KeptDecision) -> DecisionView:
-    """A decision and what became of it."""
+    """Return a decision and what became of it."""
     mentions, observations = store.mentions(record.decision.id), store.observations(record.decision.id)
     if mentions and record.decision.outcome == "preparing":  # it was decided since it was read
         record = store.decision(record.decision.id) or record
@@ -238,7 +238,7 @@ def view_of(store: Ledger, record: KeptDecision) -> DecisionView:
 
 
 def host_views(cluster: Cluster, state: ClusterState, taken: HeldDevices) -> list[HostView]:
-    """The hosts of a cluster: which take jobs, and who holds their devices."""
+    """Return the hosts of a cluster: which take jobs, and who holds their devices."""
     index, sizes, first = numbered_hosts(cluster)
     holders = [None if holder < 0 else state.jobs[holder].id for holder in taken.holder.tolist()]
     hosts = []
@@ -252,14 +252,14 @@ def host_views(cluster: Cluster, state: ClusterState, taken: HeldDevices) -> lis
 
 
 def decision_list(store: Ledger, before: int | None, limit: int) -> DecisionList:
-    """A page of decisions, the last one first."""
+    """Return a page of decisions, the last one first."""
     result = store.decisions(before, limit)
     more = result[-1].number if len(result) == limit and result[-1].number > 1 else None
     return DecisionList(decisions=[row_of(store, one) for one in result], before=more)
 
 
 def row_of(store: Ledger, record: KeptDecision) -> DecisionRow:
-    """A decision in a list."""
+    """Return a decision in a list."""
     decision = record.decision
     status, detail = decision.status(store.mentions(decision.id))
     return DecisionRow(

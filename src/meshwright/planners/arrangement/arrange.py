@@ -76,7 +76,7 @@ class ArrangementRequest:
 
 
 def arrange(instance: TaskletInstance, request: ArrangementRequest | None = None) -> TaskletPlacement:
-    """The best grouping of devices into stages, and their order, that is found in the budget.
+    """Return the best grouping of devices into stages, and their order, that is found in the budget.
 
     Args:
         instance: the network, and what stages and replicas send.
@@ -111,7 +111,7 @@ def _better(instance: TaskletInstance, request: ArrangementRequest) -> TaskletPl
 
 
 def arrange_from(instance: TaskletInstance, request: ArrangementRequest, starts: Sequence[NDArray[np.int64]]) -> TaskletPlacement:
-    """The same search from given groupings; never worse than the best of them.
+    """Return the same search from given groupings; never worse than the best of them.
 
     Args:
         instance: the network, and what stages and replicas send.
@@ -166,7 +166,7 @@ class _ChainSearch:
             number += 1
 
     def _start(self, number: int) -> NDArray[np.int64]:
-        """The best grouping, a start or a random one, in turn; where starts are given, these in place of random ones."""
+        """Return the best grouping, a start or a random one, in turn; where starts are given, these in place of random ones."""
         if number % 3 == 1:
             return self.best.copy()
         if self._have_start:
@@ -245,7 +245,7 @@ def equal_devices(instance: TaskletInstance) -> tuple[str, ...]:
 
 
 def _are_equal(seconds: NDArray[np.float64], one: int) -> NDArray[np.bool_]:
-    """Whether a device sees all but itself and the other as each other device does, ``(n,)``."""
+    """Return whether a device sees all but itself and the other as each other device does, ``(n,)``."""
     near = np.abs(seconds[one] - seconds) <= ALIKE * seconds
     near[:, one] = True
     np.fill_diagonal(near, True)
@@ -253,7 +253,7 @@ def _are_equal(seconds: NDArray[np.float64], one: int) -> NDArray[np.bool_]:
 
 
 def best_of_all(instance: TaskletInstance) -> TaskletPlacement:
-    """The best of all groupings, each with its best pipelines.
+    """Return the best of all groupings, each with its best pipelines.
 
     Raises:
         PlanError: more than `MOST_DEVICES` devices.

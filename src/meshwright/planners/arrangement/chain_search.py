@@ -113,7 +113,7 @@ def anneal_chain(  # type: ignore[no-untyped-def]
 
 @njit
 def chain_value_s(reduce_s, hand_over_s, stages):  # type: ignore[no-untyped-def]
-    """The slowest stage and twice the transfers between stages in their order."""
+    """Return the slowest stage and twice the transfers between stages in their order."""
     k, p = stages.shape
     scratch, total_s, slowest_s = np.zeros((3, p), np.int64), 0.0, 0.0
     for stage in range(k):
@@ -147,7 +147,7 @@ def _set_hand(hand_over_s, stages, place, hand_s, near_s, scratch):  # type: ign
 
 @njit
 def _slowest(reduce_s, hand_over_s, stages, stage_s, hand_s, random):  # type: ignore[no-untyped-def]
-    """A stage and a place in it that the value depends on: of the slowest reduction, or of a hand-over drawn by its length."""
+    """Return a stage and a place in it that the value depends on: of the slowest reduction, or of a hand-over drawn by length."""
     k, p = stages.shape
     if draw(random) < 0.5:
         stage = int(np.argmax(stage_s))

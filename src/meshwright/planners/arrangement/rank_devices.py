@@ -47,7 +47,7 @@ class _Arrangement(NamedTuple):
     devices: tuple[NDArray[np.int64], ...]
 
     def of_ranks(self, count: int, width: int) -> NDArray[np.int64]:
-        """The devices of the ranks, on so many hosts and so many on each."""
+        """Return the devices of the ranks, on so many hosts and so many on each."""
         return np.concatenate([self.devices[host][:width] for host in self.order[:count].tolist()])
 
 
@@ -101,7 +101,7 @@ def arrange_ranks(
 
 
 def _hosts_moved(order: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
-    """Two hosts exchanged, a part of the order turned round, or a host moved."""
+    """Return two hosts exchanged, a part of the order turned round, or a host moved."""
     trial = order.copy()
     one, other = sorted(random.choice(len(order), 2, replace=False).tolist())
     kind = random.random()
@@ -115,7 +115,7 @@ def _hosts_moved(order: NDArray[np.int64], random: np.random.Generator) -> NDArr
 
 
 def _devices_exchanged(best: _Arrangement, count: int, width: int, random: np.random.Generator) -> _Arrangement:
-    """Two devices of a host of the job exchanged, one of them the job's."""
+    """Return two devices of a host of the job exchanged, one of them the job's."""
     host = int(best.order[random.integers(count)])
     own = best.devices[host].copy()
     if len(own) > 1:

@@ -98,7 +98,7 @@ def search(width, jobs, blocks, value_until, weight, is_keyed):  # type: ignore[
 
 @njit
 def _no_children(room):  # type: ignore[no-untyped-def]
-    """Arrays for scores, marks, the states that children come from, their blocks, and the arrivals that free these."""
+    """Return arrays for scores, marks, the states that children come from, their blocks, and the arrivals that free these."""
     return np.empty(room), np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
 
 
@@ -146,7 +146,7 @@ def _keep_best(children, num, width):  # type: ignore[no-untyped-def]
 
 @njit
 def _mix(number, slot):  # type: ignore[no-untyped-def]
-    """A hash of two whole numbers."""
+    """Return a hash of two whole numbers."""
     bits = np.uint64(number + 1) * GAMMA + np.uint64(slot) * MIX_1
     bits = (bits ^ (bits >> SHIFT_1)) * MIX_1
     bits = (bits ^ (bits >> SHIFT_2)) * MIX_2

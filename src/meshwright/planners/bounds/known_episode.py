@@ -47,17 +47,17 @@ class KnownEpisode:
     class_s: NDArray[np.float64]
 
     def blocking_rate(self, num_accepted: int) -> float:
-        """The blocking rate where a given number of the counted jobs are accepted."""
+        """Return the blocking rate where a given number of the counted jobs are accepted."""
         return (int(self.is_counted.sum()) - num_accepted) / self.num_counted
 
 
 def draw(scenario: Scenario, seed: int) -> KnownEpisode:
-    """The episode that every policy meets under a seed (see `envs.batch.EpisodeBatch.begin`)."""
+    """Return the episode that every policy meets under a seed (see `envs.batch.EpisodeBatch.begin`)."""
     return known(scenario, scenario.sample(np.random.default_rng(seed), scenario.settings.num_jobs + 1))
 
 
 def known(scenario: Scenario, arrivals: Arrivals) -> KnownEpisode:
-    """An episode of given jobs, one more than it decides.
+    """Return an episode of given jobs, one more than it decides.
 
     Raises:
         PolicyError: jobs wait or are interrupted in this scenario, which no clairvoyant reference takes into account.

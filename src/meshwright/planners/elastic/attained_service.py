@@ -82,7 +82,7 @@ def _allocate(jobs, queue, checked_s, ran_s, node_of_rank, num_nodes, devices_pe
 
 @njit
 def _enter_and_leave(jobs, e, queue, checked_s):  # type: ignore[no-untyped-def]
-    """Jobs that have ended leave their queue, new ones enter the first."""
+    """Take ended jobs from their queue, and enter new ones in the first."""
     for level in range(2):
         for j in queue[level].copy():
             if j >= 0 and not is_active(jobs, e, j):

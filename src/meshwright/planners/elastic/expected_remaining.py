@@ -91,7 +91,7 @@ def _allocate(apps, jobs, most_ranks, num_ranks, remembered, weights, node_of_ra
 
 @njit
 def job_goodputs(apps, jobs, e, j, most_ranks, num_ranks, devices_per_node, goodputs):  # type: ignore[no-untyped-def]
-    """Goodput of a job for each number of ranks on compact places, by its model; zero beyond its limit."""
+    """Write the goodput of a job for each number of ranks on compact places, by its model; zero beyond its limit."""
     goodputs[:] = 0.0
     limit = min(max(2 * jobs.max_profiled_ranks[e, j], 1), most_ranks)
     model = (jobs.fitted[e, j], jobs.grad_sqr[e, j], jobs.grad_var[e, j])

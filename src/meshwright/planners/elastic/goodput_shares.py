@@ -68,7 +68,7 @@ class GoodputShares:
 
 @njit
 def write_ranks(counts, node_of_rank):  # type: ignore[no-untyped-def]
-    """The node of each rank from the ranks on each node, nodes in their order.
+    """Write the node of each rank from the ranks on each node, nodes in their order.
 
     Args:
         counts: ``(j, nodes)``.
@@ -137,7 +137,7 @@ def _search(apps, jobs, e, most_ranks, constants, population, rng):  # type: ign
 
 @njit
 def _by_service(jobs, e):  # type: ignore[no-untyped-def]
-    """The active jobs, least attained service first, then the earliest."""
+    """Return the active jobs, least attained service first, then the earliest."""
     active = np.array([j for j in range(jobs.num_jobs[e]) if is_active(jobs, e, j)], np.int64)
     active = active[np.argsort(jobs.submission_s[e][active], kind="mergesort")]
     return active[np.argsort(jobs.service_s[e][active], kind="mergesort")]
@@ -145,7 +145,7 @@ def _by_service(jobs, e):  # type: ignore[no-untyped-def]
 
 @njit
 def _goodput(apps, jobs, e, j, num_hosts, num_ranks):  # type: ignore[no-untyped-def]
-    """By the job's own model; before its first step in proportion to its ranks."""
+    """Return goodput by the job's own model; before its first step in proportion to its ranks."""
     if jobs.fitted[e, j, 6] == 0.0:
         return float(num_ranks)
     model = (jobs.fitted[e, j], jobs.grad_sqr[e, j], jobs.grad_var[e, j])
@@ -154,7 +154,7 @@ def _goodput(apps, jobs, e, j, num_hosts, num_ranks):  # type: ignore[no-untyped
 
 @njit
 def _fitness(apps, jobs, e, order, counts, base, factors, shares, speedups):  # type: ignore[no-untyped-def]
-    """Harmonic mean of the speed-ups over a node's share."""
+    """Return the harmonic mean of the speed-ups over a node's share."""
     total = 0.0
     for i in range(len(order)):
         hosts = ranks = 0
@@ -177,14 +177,14 @@ def _fitness(apps, jobs, e, order, counts, base, factors, shares, speedups):  # 
 
 @njit
 def _tournament(fitness, rng):  # type: ignore[no-untyped-def]
-    """The better of two parents."""
+    """Return the better of two parents."""
     one, other = rng.integers(0, POPULATION), rng.integers(0, POPULATION)
     return one if fitness[one] >= fitness[other] else other
 
 
 @njit
 def _mutate(counts, base, devices_per_node, rng):  # type: ignore[no-untyped-def]
-    """Rows back to the present, nodes lost, and nodes with free devices given to more ranks."""
+    """Set rows back to the present, take nodes away, and give nodes with free devices to more ranks."""
     num, num_nodes = counts.shape
     for i in range(num):
         if rng.random() < _RESET:
@@ -210,7 +210,7 @@ def _mutate(counts, base, devices_per_node, rng):  # type: ignore[no-untyped-def
 
 @njit
 def _repair(counts, limits, devices_per_node, rng):  # type: ignore[no-untyped-def]
-    """One job of several nodes on each node, no more ranks than a job's limit, no more than a node's devices."""
+    """Leave one job of several nodes on each node, no more ranks than a job's limit, no more than a node's devices."""
     num, num_nodes = counts.shape
     has_spread = np.zeros(num_nodes, np.bool_)
     left = np.full(num_nodes, devices_per_node, np.int64)
@@ -238,7 +238,7 @@ def _repair(counts, limits, devices_per_node, rng):  # type: ignore[no-untyped-d
 
 @njit
 def _survive(pool, fitness):  # type: ignore[no-untyped-def]
-    """The best of parents and children become parents; of equal ones the first."""
+    """Make the best of parents and children the parents; of equal ones the first."""
     ranking = np.argsort(-fitness, kind="mergesort")
     survivors = np.empty(POPULATION, np.int64)
     num = 0

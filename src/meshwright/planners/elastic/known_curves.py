@@ -36,12 +36,12 @@ class KnownCurves(NamedTuple):
 
 
 def rank_choices(num_devices: int) -> NDArray[np.int64]:
-    """The numbers of ranks that are considered on a number of devices, ``(o,)``."""
+    """Return the numbers of ranks that are considered on a number of devices, ``(o,)``."""
     return np.array([each for each in RANK_CHOICES if each <= num_devices], np.int64)
 
 
 def known_curves(simulation: ElasticSimulation) -> KnownCurves:
-    """The curves of all applications on a simulation's nodes."""
+    """Return the curves of all applications on a simulation's nodes."""
     ranks = rank_choices(simulation.cluster.num_devices)
     per_s = _speeds(simulation.apps, simulation.most_ranks, ranks, simulation.cluster.devices_per_node)
     spans = np.diff(simulation.apps.progress, axis=1)[:, :, None] / np.where(per_s > 0.0, per_s, np.inf)
@@ -64,7 +64,7 @@ def _speeds(apps, most_ranks, num_ranks, devices_per_node):  # type: ignore[no-u
 
 @njit
 def remaining_s(curves, a, epoch, left, o):  # type: ignore[no-untyped-def]
-    """Seconds to the end on a number of ranks, infinite where they cannot be used.
+    """Return the seconds to the end on a number of ranks, infinite where they cannot be used.
 
     Args:
         curves: of all applications.

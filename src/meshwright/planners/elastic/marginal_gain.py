@@ -70,7 +70,7 @@ def _allocate(apps, jobs, most_ranks, node_of_rank, num_nodes, devices_per_node)
 
 @njit
 def _gain(apps, jobs, e, j, num_ranks, most_ranks, devices_per_node):  # type: ignore[no-untyped-def]
-    """Seconds that one more rank saves a job."""
+    """Return the seconds that one more rank saves a job."""
     a, batch = jobs.application[e, j], jobs.fixed_batch[e, j]
     if num_ranks + 1 > min(batch // apps.min_local[a], most_ranks[a]):
         return 0.0
@@ -82,7 +82,7 @@ def _gain(apps, jobs, e, j, num_ranks, most_ranks, devices_per_node):  # type: i
 
 @njit
 def _steps_left(apps, a, batch, epoch):  # type: ignore[no-untyped-def]
-    """Steps until the job ends; 1 in its last epoch."""
+    """Return the steps until the job ends; 1 in its last epoch."""
     last = apps.num_epochs[a] - 1
     if last <= epoch:
         return 1.0
@@ -91,7 +91,7 @@ def _steps_left(apps, a, batch, epoch):  # type: ignore[no-untyped-def]
 
 @njit
 def _iterations(apps, a, batch, epoch):  # type: ignore[no-untyped-def]
-    """Steps taken by the end of an epoch, between measured batches in proportion."""
+    """Return the steps taken by the end of an epoch, between measured batches in proportion."""
     high = np.searchsorted(apps.batch[a, : apps.num_batches[a]], batch)
     above = apps.batch[a, high]
     if above == batch:
@@ -103,7 +103,7 @@ def _iterations(apps, a, batch, epoch):  # type: ignore[no-untyped-def]
 
 @njit
 def _compact_step_s(apps, a, batch, num_ranks, devices_per_node):  # type: ignore[no-untyped-def]
-    """Seconds of a step of a batch on full nodes and a rest, its accumulated passes among them."""
+    """Return the seconds of a step of a batch on full nodes and a rest, its accumulated passes among them."""
     placement, num_hosts = compact_placement(apps, a, num_ranks, devices_per_node)
     local = math.ceil(batch / num_ranks - ROUNDING)
     passes = math.ceil(local / apps.max_local[a] - ROUNDING) - 1

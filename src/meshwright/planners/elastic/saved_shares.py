@@ -73,7 +73,7 @@ class SavedShares:
     trained: dict[str, Any] = field(default_factory=dict)
 
     def scheduler(self) -> ElasticScheduler:
-        """The rule with these weights."""
+        """Return the rule with these weights."""
         return SHARE_RULES[self.rule].scheduler(self.weights.tolist())
 
     def save(self, path: str | Path) -> None:

@@ -26,7 +26,7 @@ class ElasticScheduler(Protocol):
         """Forget earlier episodes; the simulation has been reset."""
 
     def allocate(self, simulation: ElasticSimulation) -> NDArray[np.int16]:
-        """The node of each rank of each active job, -1 beyond the last one, ``(e, j, d)``."""
+        """Return the node of each rank of each active job, -1 beyond the last one, ``(e, j, d)``."""
 
 
 PUBLISHED: dict[str, Callable[[], ElasticScheduler]] = {"tiresias": AttainedService, "optimus": MarginalGain}
@@ -35,7 +35,7 @@ PUBLISHED: dict[str, Callable[[], ElasticScheduler]] = {"tiresias": AttainedServ
 def play(
     simulation: ElasticSimulation, scheduler: ElasticScheduler, workloads: Sequence[ElasticWorkload]
 ) -> list[NDArray[np.int64]]:
-    """Completion time of each job of each workload, in seconds after its submission.
+    """Return the completion time of each job of each workload, in seconds after its submission.
 
     Raises:
         PolicyError: the scheduler gave a job impossible ranks.

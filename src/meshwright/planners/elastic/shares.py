@@ -7,7 +7,7 @@ from ...compiled import njit
 
 @njit
 def best_shares(values, num_ranks, num_devices, choice):  # type: ignore[no-untyped-def]
-    """The number of ranks of each job for which the sum of values is largest: a knapsack, solved exactly.
+    """Write the number of ranks of each job for which the sum of values is largest: a knapsack, solved exactly.
 
     Args:
         values: of each number of ranks for each job, ``(jobs, o)``; no ranks are worth nothing, and what is not above zero is
@@ -68,7 +68,7 @@ def pack(ranks, num_ranks, free, is_tight=False):  # type: ignore[no-untyped-def
 
 @njit
 def _best_filled(free, num_ranks):  # type: ignore[no-untyped-def]
-    """The node with the least free devices of those that hold so many ranks; where none does, the one with the most."""
+    """Return the node with the least free devices of those that hold so many ranks; where none does, the one with the most."""
     node = free.argmax()
     for other in range(len(free)):
         if num_ranks <= free[other] < free[node]:

@@ -81,7 +81,7 @@ def _allocate(apps, jobs, curves, weights, node_of_rank, size):  # type: ignore[
 
 @njit
 def share_values(spans_s, ranks_now, num_ranks, num_devices, weights):  # type: ignore[no-untyped-def]
-    """The value of each number of ranks for each job, ``(jobs, o)``.
+    """Return the value of each number of ranks for each job, ``(jobs, o)``.
 
     Args:
         spans_s: remaining time of each job on each number of ranks, without a restart, ``(jobs, o)``.
@@ -111,7 +111,7 @@ def share_values(spans_s, ranks_now, num_ranks, num_devices, weights):  # type: 
 
 @njit
 def job_spans(apps, jobs, e, j, curves, spans_s):  # type: ignore[no-untyped-def]
-    """Remaining seconds on each number of ranks; on the present one where the job is now."""
+    """Write the remaining seconds on each number of ranks; on the present one where the job is now."""
     a, epoch = jobs.application[e, j], jobs.epoch[e, j]
     left = apps.progress[a, epoch + 1] - jobs.progress[e, j]
     for o in range(len(curves.num_ranks)):
@@ -141,7 +141,7 @@ def give(jobs, e, active, shares, num_ranks, node_of_rank, num_nodes, devices_pe
 
 @njit
 def present_per_s(apps, jobs, e, j):  # type: ignore[no-untyped-def]
-    """Progress per second of a job as it runs."""
+    """Return the progress per second of a job as it runs."""
     a, local, passes = jobs.application[e, j], jobs.local_batch[e, j], jobs.passes[e, j]
     batch = jobs.num_ranks[e, j] * local * (passes + 1)
     step_s, sync_s = step_times(apps, a, jobs.placement[e, j], jobs.num_hosts[e, j], jobs.num_ranks[e, j], local)

@@ -92,7 +92,7 @@ def play_by_prices(problem, state, e, weights, units, most):  # type: ignore[no-
 
 @njit
 def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-untyped-def]
-    """The action of the best score; one of those that are possible, none of them to pick hosts."""
+    """Return the action of the best score; one of those that are possible, none of them to pick hosts."""
     menu, num_devices = problem.menu, problem.network.devices_per_host * len(problem.network.host_group)
     waiting, running = state.num_waiting[e], state.num_running[e]
     jobs = max(0.1, WAITING_WEIGHT * waiting + running)
@@ -139,7 +139,7 @@ def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-unty
 
 @njit
 def _best_start(problem, state, e, place, price, dearer, behind, is_relative):  # type: ignore[no-untyped-def]
-    """The start of a job on offer that scores best, and its score; minus infinity where none is possible."""
+    """Return the start of a job on offer that scores best, and its score; minus infinity where none is possible."""
     menu, job = problem.menu, state.offered[e, place]
     num_devices = problem.network.devices_per_host * len(problem.network.host_group)
     kind = state.job_type[e, job]

@@ -105,7 +105,7 @@ class FleetScores(NamedTuple):
 
 
 def linear_scorer(problem: FleetProblem, rule: FleetRule, weights: NDArray[np.float64], duration_s: float) -> FleetScores:
-    """The rule of some weights; without those of refusals they are as at the start."""
+    """Return the rule of some weights; without those of refusals they are as at the start."""
     every = np.append(weights, FIRST_WEIGHTS[len(weights) :])
     return FleetScores(rule, every, problem.menu.step_s.min(axis=(1, 2, 3)), duration_s)
 
@@ -122,7 +122,7 @@ def play_by_scores(problem, state, e, scorer, most=MOST_DECISIONS):  # type: ign
 
 @njit
 def choose_by_scores(problem, state, e, scorer):  # type: ignore[no-untyped-def]
-    """The action of the best score, of equal ones the first; where hosts are picked, the rule's host."""
+    """Return the action of the best score, of equal ones the first; where hosts are picked, the rule's host."""
     if state.building[e] >= 0:
         return choose(problem, state, e, scorer.rule)
     menu, w, refuse = problem.menu, scorer.weights, scorer.weights[FIRST_REFUSAL:]

@@ -42,7 +42,7 @@ class FleetRollout:
         self._actions = np.empty(MOST_TRIALS, np.int64)
 
     def choose(self, state: FleetState, e: int) -> int:
-        """The action of episode ``e``, one of those that are possible."""
+        """Return the action of episode ``e``, one of those that are possible."""
         count = _trials(self._problem, state, e, self._rule, self._actions)
         best, most = int(self._actions[0]), -np.inf
         if count == 1:
@@ -78,7 +78,7 @@ def _trials(problem, state, e, rule, actions):  # type: ignore[no-untyped-def]
 
 @njit
 def _add(actions, count, action):  # type: ignore[no-untyped-def]
-    """The number of actions after one that may be among them."""
+    """Return the number of actions after one that may be among them."""
     if count == len(actions):
         return count
     for i in range(count):
@@ -129,6 +129,6 @@ def play_at_random(problem, state, e, rng):  # type: ignore[no-untyped-def]
 
 @njit
 def choose_at_random(state, e, rng):  # type: ignore[no-untyped-def]
-    """An action of episode ``e``, each possible one as likely as any other."""
+    """Return an action of episode ``e``, each possible one as likely as any other."""
     possible = np.flatnonzero(state.can_act[e])
     return possible[int(rng.random() * len(possible))]

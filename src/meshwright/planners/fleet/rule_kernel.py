@@ -33,7 +33,7 @@ PARTS = 4.0
 
 @njit
 def choose(problem, state, e, rule):  # type: ignore[no-untyped-def]
-    """The action of a rule in episode ``e``; one of those that are possible, its job's best where it must not pass."""
+    """Return the action of a rule in episode ``e``; one of those that are possible, its job's best where it must not pass."""
     if state.building[e] >= 0:
         return _pick(problem, state, e, rule)
     action = _rule_action(problem, state, e, rule)
@@ -46,7 +46,7 @@ def choose(problem, state, e, rule):  # type: ignore[no-untyped-def]
 
 @njit
 def _rule_action(problem, state, e, rule):  # type: ignore[no-untyped-def]
-    """The action of a rule; 0 where it would pass."""
+    """Return the action of a rule; 0 where it would pass."""
     if rule.preempts and state.in_round[e]:
         action = _preempt(problem, state, e, rule)
         if action > 0:
@@ -99,7 +99,7 @@ def _key(problem, state, e, rule, job):  # type: ignore[no-untyped-def]
 
 @njit
 def start_action(problem, state, e, rule, place):  # type: ignore[no-untyped-def]
-    """The action that starts a waiting job by the rule, 0 where it cannot start or is to wait."""
+    """Return the action that starts a waiting job by the rule, 0 where it cannot start or is to wait."""
     job = state.offered[e, place]
     d = wanted_degree(problem, state, e, rule, place, job)
     if rule.entry == EntryRule.PRICED:
@@ -115,7 +115,7 @@ def start_action(problem, state, e, rule, place):  # type: ignore[no-untyped-def
 
 @njit
 def best_action(problem, state, e, rule, place, d):  # type: ignore[no-untyped-def]
-    """The best possible action for a job on offer on one degree (-1: all); 0 where there is none."""
+    """Return the best possible action for a job on offer on one degree (-1: all); 0 where there is none."""
     menu, job = problem.menu, state.offered[e, place]
     choices = len(problem.rule)
     number = max(0, place - problem.visible_waiting + 1)
@@ -151,7 +151,7 @@ def best_action(problem, state, e, rule, place, d):  # type: ignore[no-untyped-d
 
 @njit
 def _must_build(problem):  # type: ignore[no-untyped-def]
-    """Whether hosts can be picked only one by one."""
+    """Return whether hosts can be picked only one by one."""
     others = 0
     for choice in range(len(problem.rule)):
         others += problem.rule[choice] != PlacementRule.CONSTRUCT
@@ -160,7 +160,7 @@ def _must_build(problem):  # type: ignore[no-untyped-def]
 
 @njit
 def _pick(problem, state, e, rule):  # type: ignore[no-untyped-def]
-    """The next host for a job that is being placed; the first possible one where the rule finds none."""
+    """Return the next host for a job that is being placed; the first possible one where the rule finds none."""
     hosts = np.empty(problem.max_hosts, np.int64)
     entry, job = state.building_entry[e], state.offered[e, state.building[e]]
     if _to_build(problem, state, e, rule, entry, job, hosts) < np.inf:
@@ -212,7 +212,7 @@ def _to_build(problem, state, e, rule, entry, job, hosts):  # type: ignore[no-un
 
 @njit
 def _interference(problem, state, e, entry, hosts, num_hosts, part, own_s):  # type: ignore[no-untyped-def]
-    """Sum of the relative step times of all jobs if one more ran on some hosts, over that without it."""
+    """Return the sum of the relative step times of all jobs if one more ran on some hosts, over that without it."""
     count, jobs, _, step_s = shared_step_times(problem, state, e, entry, hosts, num_hosts, part)
     before, after = 1.0, 0.0
     for i in range(count):
@@ -227,7 +227,7 @@ def _interference(problem, state, e, entry, hosts, num_hosts, part, own_s):  # t
 
 @njit
 def _priced_action(problem, state, e, rule, place, target):  # type: ignore[no-untyped-def]
-    """The possible action that costs least by `degree_by_price`; 0 where the wanted degree costs less by more than `WAIT_FOR`."""
+    """Return the possible action of least cost by `degree_by_price`; 0 where the wanted degree costs less by over `WAIT_FOR`."""
     menu, job = problem.menu, state.offered[e, place]
     price, best, least = device_second_price(problem, state, e, rule), 0, np.inf
     for d in range(len(problem.degrees)):
@@ -247,7 +247,7 @@ def _priced_action(problem, state, e, rule, place, target):  # type: ignore[no-u
 
 @njit
 def _preempt(problem, state, e, rule):  # type: ignore[no-untyped-def]
-    """In a round: resize a running job by its share, or pause one that another on the queue comes before; 0 for neither."""
+    """Resize a running job in a round by its share, or pause one that another comes before; 0 for neither."""
     if rule.entry == EntryRule.FAIR_SHARE or rule.entry == EntryRule.PRICED:
         action = _resize(problem, state, e, rule)
         if action > 0 or (rule.order != JobOrder.SRTF and rule.order != JobOrder.LAS):
@@ -313,7 +313,7 @@ def served_share(problem, state, e, job):  # type: ignore[no-untyped-def]
 
 @njit
 def relative_speed_of_others(problem, state, e, job, kind):  # type: ignore[no-untyped-def]
-    """Mean relative speed of the other jobs on offer that wait, on a type of devices; 1 where there are none."""
+    """Return the mean relative speed of the other jobs on offer that wait, on a type of devices; 1 where there are none."""
     total, count = 0.0, 0
     for place in range(problem.visible_waiting):
         other = state.offered[e, place]
@@ -325,7 +325,7 @@ def relative_speed_of_others(problem, state, e, job, kind):  # type: ignore[no-u
 
 @njit
 def relative_speed(problem, state, e, job, kind):  # type: ignore[no-untyped-def]
-    """Speed of a job on a type of devices over its mean speed on all."""
+    """Return the speed of a job on a type of devices over its mean speed on all."""
     mean, kinds = 0.0, problem.menu.step_s.shape[1]
     for other in range(kinds):
         mean += _speed(problem, state, e, job, other) / kinds
@@ -334,7 +334,7 @@ def relative_speed(problem, state, e, job, kind):  # type: ignore[no-untyped-def
 
 @njit
 def _speed(problem, state, e, job, kind):  # type: ignore[no-untyped-def]
-    """Steps a second of a job's fastest entry on as many devices of a type as its user asks for, or else on any number."""
+    """Return steps a second of a job's fastest entry on as many devices of a type as its user asks for, else on any."""
     menu, job_type = problem.menu, state.job_type[e, job]
     least, least_of_any = np.inf, np.inf
     for entry in range(menu.first_entry[job_type], menu.first_entry[job_type + 1]):

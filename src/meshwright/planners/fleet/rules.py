@@ -65,7 +65,7 @@ BEST_REFUSAL = "best-refusal"
 
 
 def fleet_rule(name: str, problem: HasDegrees, work_device_s: NDArray[np.float64] | None = None) -> FleetRule:
-    """A rule by its name.
+    """Return a rule by its name.
 
     ``fixed-N`` gives every job ``N`` devices, or the next smaller number that it can use; ``goodput-shares-N`` an equal share,
     but no fewer than ``N``. ``priced-W`` counts a job that waits ``W`` times, ``priced`` twice.
@@ -125,7 +125,7 @@ def nearest_rule(name: str, problem: HasDegrees) -> str | None:
 
 
 def _no_rule(name: str, problem: HasDegrees) -> PolicyError:
-    """The refusal of a name: the rule that is meant, or how rules are named."""
+    """Return the refusal of a name: the rule that is meant, or how rules are named."""
     meant = nearest_rule(name, problem)
     if meant not in (None, name):
         return PolicyError(f"no such rule of a fleet (got {name!r}); did you mean {meant!r}?")
@@ -139,7 +139,7 @@ def _no_rule(name: str, problem: HasDegrees) -> PolicyError:
 
 
 def _most_work(percent: str, name: str, work_device_s: NDArray[np.float64] | None) -> float:
-    """The work beyond which jobs are refused."""
+    """Return the work beyond which jobs are refused."""
     if not re.fullmatch("[0-9]{1,2}", percent) or work_device_s is None:
         raise PolicyError("refuse-N wants N of 0 to 99, the percentage of jobs that are never started", value=name)
     return float(work_device_s[100 - int(percent)]) if int(percent) else np.inf

@@ -11,7 +11,7 @@ from .rule import EntryRule
 
 @njit
 def wanted_degree(problem, state, e, rule, place, job):  # type: ignore[no-untyped-def]
-    """The degree that a rule wants for the job at a place of offer; -1 where any will do."""
+    """Return the degree that a rule wants for the job at a place of offer; -1 where any will do."""
     if rule.entry == EntryRule.REQUESTED:
         return np.searchsorted(problem.degrees, state.requested[e, job])
     if rule.entry == EntryRule.FIXED:
@@ -27,14 +27,14 @@ def wanted_degree(problem, state, e, rule, place, job):  # type: ignore[no-untyp
 
 @njit
 def device_second_price(problem, state, e, rule):  # type: ignore[no-untyped-def]
-    """Of a device-second, in seconds: the jobs that wait for it."""
+    """Return the price of a device-second, in seconds: the jobs that wait for it."""
     devices = problem.network.devices_per_host * len(problem.network.host_group)
     return (rule.waiting_weight * state.num_waiting[e] + state.num_running[e]) / devices
 
 
 @njit
 def degree_by_price(problem, state, e, rule, job):  # type: ignore[no-untyped-def]
-    """The degree that costs a job least if all devices were free, its own time and the price of its device-seconds."""
+    """Return the degree that costs a job least if all devices were free, its own time and the price of its device-seconds."""
     price, best, least = device_second_price(problem, state, e, rule), -1, np.inf
     for d in range(len(problem.degrees)):
         cost = fastest_s(problem, state, e, job, d) * (1.0 + price * problem.degrees[d])
@@ -45,14 +45,14 @@ def degree_by_price(problem, state, e, rule, job):  # type: ignore[no-untyped-de
 
 @njit
 def _share(problem, state, e, rule):  # type: ignore[no-untyped-def]
-    """Devices of each job when all in the cluster get the same of hosts that are up, and none fewer than the rule's least."""
+    """Return devices of each job when all in the cluster get the same of hosts that are up, and none less than the least."""
     devices = (len(problem.network.host_group) - state.is_out[e].sum()) * problem.network.devices_per_host
     return max(problem.degrees[rule.degree], devices / max(1, state.num_waiting[e] + state.num_running[e]))
 
 
 @njit
 def fastest_s(problem, state, e, job, d):  # type: ignore[no-untyped-def]
-    """Least seconds of a step of a job on a degree, infinite where it cannot."""
+    """Return the least seconds of a step of a job on a degree, infinite where it cannot."""
     menu, kind = problem.menu, state.job_type[e, job]
     least = np.inf
     for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
@@ -63,7 +63,7 @@ def fastest_s(problem, state, e, job, d):  # type: ignore[no-untyped-def]
 
 @njit
 def _usable(problem, state, e, job, d):  # type: ignore[no-untyped-def]
-    """The largest degree up to ``d`` on which a job runs; the smallest of all where there is none."""
+    """Return the largest degree up to ``d`` on which a job runs; the smallest of all where there is none."""
     for smaller in range(d, -1, -1):
         if fastest_s(problem, state, e, job, smaller) < np.inf:
             return smaller
@@ -75,7 +75,7 @@ def _usable(problem, state, e, job, d):  # type: ignore[no-untyped-def]
 
 @njit
 def _within(problem, state, e, job, share):  # type: ignore[no-untyped-def]
-    """The degree of the fastest entry within a share of devices; the smallest that runs where none is within it."""
+    """Return the degree of the fastest entry within a share of devices; the smallest that runs where none is within it."""
     best, least = -1, np.inf
     for d in range(len(problem.degrees)):
         step_s = fastest_s(problem, state, e, job, d)
@@ -88,7 +88,7 @@ def _within(problem, state, e, job, share):  # type: ignore[no-untyped-def]
 
 @njit
 def _by_gain(problem, state, e, target):  # type: ignore[no-untyped-def]
-    """The degree that an offered job gets when free devices go where they save most time."""
+    """Return the degree that an offered job gets when free devices go where they save most time."""
     free = state.free[e].sum()
     got = np.full(problem.visible_waiting, -1, np.int64)
     while True:

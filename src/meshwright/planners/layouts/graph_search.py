@@ -171,7 +171,7 @@ class GraphSearch:
             self._findings.take(min((self._priced(work) for work in branch.works), key=lambda result: result[:2]))
 
     def layouts(self, world: int) -> Iterator[Layout]:
-        """All legal layouts of a number of ranks."""
+        """Yield all legal layouts of a number of ranks."""
         batch, samples = self.global_batch, self.graph.samples_per_step or self.global_batch
         num_units = len(layer_starts(self.graph))
         others = self.request.fixed(_SEARCHED)
@@ -223,7 +223,7 @@ class GraphSearch:
         return GraphPricer(self.device, self.wires, self.costs.overlap_slowdown, order, peaks_flops_per_s=peaks)
 
     def _volumes(self, world: int) -> list[tuple[int, int, int]]:
-        """Cuts of depth, height and width of a volume that divide the ranks and the network's input.
+        """Return the cuts of depth, height and width of a volume that divide the ranks and the network's input.
 
         Of a cube, whose dimensions are equivalent, the first ones are cut into most parts unless others are kept.
         """
@@ -235,7 +235,7 @@ class GraphSearch:
         return [(d, h, w) for d, h, w in cuts if world % (d * h * w) == 0 and (d >= h >= w or not is_cube)]
 
     def _pipelines(self, pp: int, num_units: int) -> list[tuple[str, int]]:
-        """Schedules, each with numbers of chunks of a stage."""
+        """Yield schedules, each with numbers of chunks of a stage."""
         if pp == 1:
             has_one = 1 in self.request.values_for("virtual_stages", [1])
             return [(next(iter(self.keep.get("schedule", SCHEDULES))), 1)] if has_one else []
@@ -261,7 +261,7 @@ class GraphSearch:
         return branch._replace(bound_s=bound_s, memory_bytes=held_bytes * (1 - ROUNDING))
 
     def _bounded(self, branch: _Branch, most_steps: float | None) -> _Branch | None:
-        """A layout with its bounds; None, and counted, where it does not fit.
+        """Return a layout with its bounds; None, and counted, where it does not fit.
 
         Args:
             branch: a legal layout with its rank orders.
@@ -303,7 +303,7 @@ class GraphSearch:
     def _fitting(
         self, layout: Layout, order: str, most_steps: float | None = None, below_s: float = math.inf
     ) -> tuple[_Cut | None, float | None]:
-        """A layout cut where it is best, None where none was found that fits; and what any cut needs where this is not proven.
+        """Return a layout cut where it is best, None where none was found that fits; and what any cut needs if not proven.
 
         None too where another rank order takes ``below_s`` and this one no less.
         """
@@ -362,7 +362,7 @@ def _bounds(branch: _Branch) -> tuple[float, float, int, int]:
 
 
 def _bound_s(work: GraphWork) -> float:
-    """Seconds that the busiest stage computes in a step: no schedule takes less."""
+    """Return the seconds that the busiest stage computes in a step: no schedule takes less."""
     total_s = work.forward_s + work.backward_s
     busiest_s = max(float(total_s[work.ops_of(stage)].sum()) for stage in range(work.layout.pp))
     return work.layout.num_micro_batches * busiest_s * (1 - ROUNDING)

@@ -49,7 +49,7 @@ class LayoutRow:
         return {name: s for name, s in parts if s > 0 and (name.startswith("exposed ") or name in MESSAGES)}
 
     def figures(self) -> tuple[Figure, ...]:
-        """The predicted figures, all estimated."""
+        """Return the predicted figures, all estimated."""
         values = [
             ("step_s", self.step.step_s, "s"),
             ("step_s_uncertainty", self.step.uncertainty, "1"),

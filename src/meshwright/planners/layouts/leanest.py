@@ -40,11 +40,11 @@ class LeanestLayouts:
     stage_devices: StageDevices | None
 
     def held(self, work: LayoutWork) -> float:
-        """Memory of a layout's fullest rank; on devices of several types what some rank holds in any spread of layers."""
+        """Return the memory of a layout's fullest rank; on several device types what some rank holds in any spread of layers."""
         return work.peak_memory()[1].total if self.stage_devices is None else self.stage_devices.least_bytes(work)
 
     def by_zero(self, node: LayoutFamily) -> list[Layout]:
-        """The base of a node with each of its ZeRO stages, its own first."""
+        """Return the base of a node with each of its ZeRO stages, its own first."""
         zeros = sorted({leaf.zero for leaf in node.leaves})
         return [node.base, *(node.leanest(zero) for zero in zeros[1:])]
 
@@ -75,14 +75,14 @@ class LeanestLayouts:
         return least_bytes
 
     def least_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
-        """Memory of the leanest layout of one ZeRO stage whose micro-batches all go one way.
+        """Return the memory of the leanest layout of one ZeRO stage whose micro-batches all go one way.
 
         It is the base, unless layers are of several kinds, which more chunks spread otherwise, or FSDP2 reduces by chunks.
         """
         return min(map(self.held, self._leanest(node, base)))
 
     def _leanest(self, node: LayoutFamily, base: LayoutWork) -> list[LayoutWork]:
-        """Works among which is the leanest of a ZeRO stage."""
+        """Return works among which is the leanest of a ZeRO stage."""
         if not self.may_compute_again(base.layout):
             return self._of_chunks(node, self.leanest_groups(base) if self.may_group(base.layout) else base)
         most = max(chunk.num_layers for chunk in base.chunks) - 1
@@ -98,14 +98,14 @@ class LeanestLayouts:
         return [self.work(self.space.layout(node, leaf).model_copy(update=changed)) for leaf in of_zero]
 
     def exact(self, node: LayoutFamily, works: Iterable[LayoutWork]) -> Held:
-        """Least memory of a node by its leanest layout of each ZeRO stage, and of each bidirectional layout by itself."""
+        """Return a node's least memory by its leanest layout of each ZeRO stage, and of each bidirectional layout by itself."""
         result: Held = {work.layout.zero: self.least_bytes(node, work) for work in works}
         for leaf, work in self._both_ways(node):
             result[leaf] = min(result.get(leaf, math.inf), self.held(work))
         return result
 
     def _both_ways(self, node: LayoutFamily) -> Iterator[tuple[Leaf, LayoutWork]]:
-        """Works among which is the leanest of each bidirectional layout."""
+        """Yield works among which is the leanest of each bidirectional layout."""
         for leaf in node.both_ways:
             work = self.work(self.space.layout(node, leaf))
             yield leaf, self.leanest_groups(work) if self.may_group(work.layout) else work
@@ -114,23 +114,23 @@ class LeanestLayouts:
                 yield leaf, self.work(again_of(work.layout, most))
 
     def may_compute_again(self, layout: Layout) -> bool:
-        """Whether some layers of each chunk may be computed again in place of none."""
+        """Return whether some layers of each chunk may be computed again in place of none."""
         is_asked = layout.recompute == "none" and self.space.request.tries_some_layers and self.stage_devices is None
         return is_asked and self.space.is_run(again_of(layout, 1))
 
     def may_group(self, layout: Layout) -> bool:
-        """Whether layers that are all computed again may be so in groups."""
+        """Return whether layers that are all computed again may be so in groups."""
         is_asked = layout.recompute == "full" and self.space.request.tries_some_layers and self.stage_devices is None
         return is_asked and self.space.is_run(grouped(layout, 1))
 
     def with_less(self, work: LayoutWork, held_bytes: float) -> LayoutWork:
-        """The work of a layout that does not fit with as much computed again as that takes; as it is where that is not asked."""
+        """Return the work of a layout that does not fit, recomputing as much as that takes; as it is where not asked."""
         if self.may_compute_again(work.layout):
             return self.fewest_again(work, held_bytes)
         return self.leanest_groups(work) if self.may_group(work.layout) else work
 
     def least_fitted(self, work: LayoutWork) -> float:
-        """Memory of a layout that does not fit at least once as few layers of each chunk as possible are computed again.
+        """Return the memory of a layout that does not fit unless as few layers of each chunk as possible are recomputed.
 
         See `least_again`: one less does not fit.
         """
@@ -139,7 +139,7 @@ class LeanestLayouts:
         return self.capacity_bytes - (1 + FRAGMENTATION) * spared_at_most(work)[0] * (1 + ROUNDING)
 
     def leanest_groups(self, work: LayoutWork) -> LayoutWork:
-        """The work with groups of the size with which its fullest rank holds least."""
+        """Return the work with groups of the size with which its fullest rank holds least."""
         best, best_bytes = work, self.held(work)
         for size in group_sizes(work):
             layout = grouped(work.layout, size)
@@ -151,7 +151,7 @@ class LeanestLayouts:
         return best
 
     def fewest_again(self, work: LayoutWork, held_bytes: float) -> LayoutWork:
-        """The work with the fewest layers of each chunk computed again with which it fits, with all but one where none does.
+        """Return the work with the fewest layers of each chunk recomputed with which it fits, with all but one if none does.
 
         Memory falls about in proportion to them, so that the first guess is seldom far off. Of equal chunks each stage falls
         by as much for each layer, so that the fullest one falls ever less.
@@ -186,13 +186,13 @@ class LeanestLayouts:
         return best
 
     def never_fits(self, work: LayoutWork, held_bytes: float) -> bool:
-        """Whether a layout does not fit, however many of its layers are computed again; False where that is not proven."""
+        """Return whether a layout does not fit, however many of its layers are computed again; False where that is not proven."""
         if not self.may_compute_again(work.layout):
             return False
         return self.least_again(work, held_bytes) > max(chunk.num_layers for chunk in work.chunks) - 1
 
     def least_again(self, work: LayoutWork, held_bytes: float) -> int:
-        """Layers of each chunk that are computed again where a layout fits, at least; 1 of bidirectional layouts.
+        """Return the layers of each chunk that are computed again where a layout fits, at least; 1 of bidirectional layouts.
 
         One more of each chunk spares no more than what they keep but their inputs. One layer is computed again at a time; its
         activations count in each moment but the loss of FSDP2.
@@ -221,16 +221,16 @@ def _growth(layout: Layout, micro_batch: int) -> float:
 
 
 def again_of(layout: Layout, number: int) -> Layout:
-    """The layout that recomputes a number of the first layers of each model chunk."""
+    """Return the layout that recomputes a number of the first layers of each model chunk."""
     return layout.model_copy(update={"recompute": "full", "recompute_method": "block", "recompute_num_layers": number})
 
 
 def grouped(layout: Layout, size: int) -> Layout:
-    """The layout that recomputes all layers in groups of a number of layers."""
+    """Return the layout that recomputes all layers in groups of a number of layers."""
     return layout.model_copy(update={"recompute_num_layers": size})
 
 
 def group_sizes(work: LayoutWork) -> Iterator[int]:
-    """Sizes above 1 of groups that divide every chunk, rising."""
+    """Return the sizes above 1 of groups that divide every chunk, rising."""
     shared = math.gcd(*(chunk.num_layers for chunk in work.chunks))
     return (size for size in range(2, shared + 1) if shared % size == 0)

@@ -17,7 +17,7 @@ of kernels and links are the same."""
 
 
 def nearby_batches(batch: int, devices: int) -> tuple[int, ...]:
-    """The nearest batch below and above, as far as there is one, of those that share the most with the number of devices.
+    """Return the nearest batch below and above, as far as there is one, of those that share the most with the number of devices.
 
     Args:
         batch: samples of a step.

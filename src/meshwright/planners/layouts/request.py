@@ -118,14 +118,14 @@ class SearchRequest:
         return Counter()
 
     def is_run(self, layout: Layout, shape: TransformerKeys | None = None, sequence_length: int | None = None) -> bool:
-        """Whether the framework runs a layout of a model; what it refuses is counted in `refused`."""
+        """Return whether the framework runs a layout of a model; what it refuses is counted in `refused`."""
         refusal = None if self.framework is None else self.framework.refusal(LayoutOfModel(layout, shape, sequence_length))
         if refusal is not None:
             self.refused[refusal] += 1
         return refusal is None
 
     def not_run(self, devices: str) -> PlanError | None:
-        """The reason why no layout of a number of devices is left, if it is the framework."""
+        """Return the reason why no layout of a number of devices is left, if it is the framework."""
         if self.framework is None:
             return None
         title = self.framework.title
@@ -149,7 +149,7 @@ class SearchRequest:
         return tuple(order for order in self.orders if self.framework.numbering(layout, order, devices_per_host))
 
     def sharded_by(self, zero_stages: list[int], has_copies: bool) -> list[int]:
-        """The given ZeRO stages that the framework has."""
+        """Return the given ZeRO stages that the framework has."""
         if self.framework is None or not has_copies:
             return zero_stages
         known = self.framework.zero_stages
@@ -158,16 +158,16 @@ class SearchRequest:
         return [stage for stage in zero_stages if stage in known]
 
     def as_cut(self, keys: Mapping[str, Any]) -> dict[str, Any]:
-        """Keys that are not searched as the framework has them in a layout of these degrees; kept ones stay."""
+        """Return the keys that are not searched as the framework has them in a layout of these degrees; kept ones stay."""
         return {} if self.framework is None else self._unkept(self.framework.as_cut(keys))
 
     def values_for(self, key: str, values: list[Any]) -> list[Any]:
-        """The values of a key that are tried."""
+        """Return the values of a key that are tried."""
         kept_values = self.kept_values.get(key)
         return values if kept_values is None else [value for value in values if value in kept_values]
 
     def fixed(self, searched: Collection[str]) -> list[dict[str, Any]]:
-        """The combinations of values of the keys that are not searched: each kept one, else the default."""
+        """Return the combinations of values of the keys that are not searched: each kept one, else the default."""
         fixed_values = {key: values for key, values in self.kept_values.items() if key not in searched}
         result = [DEFAULTS | dict(zip(fixed_values, values, strict=True)) for values in product(*fixed_values.values())]
         result = [keys for keys in result if keys["frozen_bits"] == 16 or keys["trainable"] != "all"]
@@ -199,7 +199,7 @@ class SearchRequest:
 
 
 def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
-    """The values that a text such as ``tp=4|8,schedule=1f1b|interleaved,overlap_dp=false`` keeps.
+    """Return the values that a text such as ``tp=4|8,schedule=1f1b|interleaved,overlap_dp=false`` keeps.
 
     Raises:
         PlanError: a key that is unknown or twice, ``global_batch``, or a value that the key cannot have.

@@ -43,7 +43,7 @@ class RankedLayout(NamedTuple):
 
     @classmethod
     def from_price(cls, step_s: float, memory_bytes: float, layout: Layout, order: str) -> RankedLayout:
-        """A layout with its price."""
+        """Return a layout with its price."""
         return cls(step_s, memory_bytes, layout.world, layout_text(layout), layout, order)
 
 
@@ -109,7 +109,7 @@ class Front:
         self._stairs[ranked.devices] = undominated
 
     def dominates(self, step_s: float, memory_bytes: float, devices: int) -> bool:
-        """Whether a layout takes no more of all three, and of one of them less."""
+        """Return whether a layout takes no more of all three, and of one of them less."""
         for number, stairs in self._stairs.items():
             place = bisect_right(stairs, step_s, key=lambda one: one.step_s) - 1
             if number > devices or place < 0 or stairs[place].memory_bytes > memory_bytes:
@@ -120,7 +120,7 @@ class Front:
         return False
 
     def members(self) -> tuple[RankedLayout, ...]:
-        """Layouts of the front, best time first; of those equal in all three figures the first by name."""
+        """Return the layouts of the front, best time first; of those equal in all three figures the first by name."""
         results: dict[tuple[float, float, int], RankedLayout] = {}
         for one in sorted((stair for stairs in self._stairs.values() for stair in stairs), key=lambda one: one[:4]):
             if not self.dominates(*one[:3]):
@@ -148,7 +148,7 @@ class Findings:
         self._progress = request.progress
 
     def __bool__(self) -> bool:
-        """Whether anything was found."""
+        """Return whether anything was found."""
         return bool(self._ranking)
 
     @property
@@ -233,7 +233,7 @@ class Findings:
         self._front.add(ranked)
 
     def _are_better_than(self, bound_s: float, memory_bytes: float, devices: int) -> bool:
-        """Whether a layout that takes at least so much of each is neither among the best nor on the front."""
+        """Return whether a layout that takes at least so much of each is neither among the best nor on the front."""
         if self._top is None or len(self._ranking) < self._top or bound_s <= self._ranking[-1].step_s:
             return False
         return not self._proves_front or self._front.dominates(bound_s, memory_bytes, devices)
@@ -255,24 +255,24 @@ class Findings:
         return PlanError(problem, field="memory")
 
     def searched(self) -> Searched:
-        """The result of the search."""
+        """Return the result of the search."""
         return Searched(tuple(self._ranking), self._front.members(), tuple(self._examined), self._counts)
 
 
 def in_words(worlds: Sequence[int]) -> str:
-    """Numbers of devices, the first and the last, as ``8-64 devices``."""
+    """Return the numbers of devices, the first and the last, as ``8-64 devices``."""
     return "-".join(str(world) for world in sorted({worlds[0], worlds[-1]})) + " device" + "s" * (worlds[-1] > 1)
 
 
 def unasked(layout: Layout) -> dict[str, Any]:
-    """The defaults of a layout's keys, those of its framework where it names one."""
+    """Return the defaults of a layout's keys, those of its framework where it names one."""
     usual = DEFAULTS | hidden_unrequested(layout.virtual_stages, layout.schedule)
     of_framework = framework_defaults(layout.framework, vars(layout))
     return usual | {key: value for key, value in of_framework.items() if key not in ("zero", "overlap_dp", "overlap_pp")}
 
 
 def layout_text(layout: Layout) -> str:
-    """A layout in short, for tables: degrees, and the other keys that are not at their defaults, without the batch."""
+    """Return a layout in short, for tables: degrees, and the other keys that are not at their defaults, without the batch."""
     words = [f"{axis}={getattr(layout, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep", *VOLUMES) if getattr(layout, axis) > 1]
     if layout.pp > 1:
         words.append(f"{layout.schedule}:{layout.virtual_stages}" if layout.virtual_stages > 1 else layout.schedule)

@@ -172,7 +172,7 @@ class LayoutSearch:
             self._findings.take(self._priced(branch.memory_bytes, branch.bounds))
 
     def _of_node(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
-        """The layouts of a node by ZeRO stage, those that may fit."""
+        """Yield the layouts of a node by ZeRO stage, those that may fit."""
         base = branch.work
         for place, zero in enumerate(sorted({leaf.zero for leaf in branch.leaves})):
             work = base if zero == base.layout.zero else self.work(branch.node.leanest(zero))
@@ -193,7 +193,7 @@ class LayoutSearch:
         return describe(self.space.shape, layout, self.space.sequence_length, checks=False)
 
     def optimist(self, world: int) -> LowerBound:
-        """The lower bound on layouts of a number of ranks."""
+        """Return the lower bound on layouts of a number of ranks."""
         if world not in self._optimists:
             kernels: KernelModel = self._models[0]
             models: tuple[KernelModel, ...] = ()
@@ -235,7 +235,7 @@ class LayoutSearch:
         self.counts.prices = 0
 
     def _fitting(self, world: int) -> Iterator[tuple[LayoutFamily, Held]]:
-        """Nodes that may have a layout that fits, each with the least memory of its layouts, as far as it is known."""
+        """Yield the nodes that may have a layout that fits, each with the least memory of its layouts, as far as it is known."""
         for level in self.space.levels(world):
             self.counts.illegal += level.num_illegal
             if not level.nodes:
@@ -262,7 +262,7 @@ class LayoutSearch:
                     yield node, held_bytes
 
     def _equal(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
-        """The layouts of one ZeRO stage by their bound in any rank order, with nothing computed again."""
+        """Yield the layouts of one ZeRO stage by their bound in any rank order, with nothing computed again."""
         optimist = self.optimist(branch.node.world)
         groups: dict[object, tuple[Layout, list[Leaf]]] = {}
         for leaf in branch.leaves:
@@ -275,7 +275,7 @@ class LayoutSearch:
             yield branch._replace(bound_s=bound_s, number=number, leaves=tuple(leaves), stage=BranchStage.EQUAL)
 
     def _leaves(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
-        """Layouts of one bound that may fit, each with its memory."""
+        """Yield the layouts of one bound that may fit, each with its memory."""
         for place, leaf in enumerate(branch.leaves):
             work = rescheduled(branch.work, self.space.layout(branch.node, leaf))
             memory_bytes, stage = self.memory.held(work), BranchStage.FITTING
@@ -288,7 +288,7 @@ class LayoutSearch:
             yield branch._replace(memory_bytes=memory_bytes, number=number, leaves=(leaf,), stage=stage, work=work)
 
     def _fitted(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
-        """A layout with as much computed again as it takes to fit, if it can."""
+        """Yield a layout with as much computed again as it takes to fit, if it can."""
         held_bytes = self.memory.held(branch.work)
         # Without a result yet the error wants the layout that lacks least, and its memory.
         if self._findings and self.memory.never_fits(branch.work, held_bytes):
@@ -307,7 +307,7 @@ class LayoutSearch:
         self.counts.infeasible += 1
 
     def _bounds(self, work: LayoutWork) -> list[OrderBound]:
-        """A bound for each rank order and each spread of layers that fits, the most promising first."""
+        """Return a bound for each rank order and each spread of layers that fits, the most promising first."""
         result: list[OrderBound] = []
         for order in self.space.rank_orders(work.layout, self.wires):
             pricer = self.pricer(order)
@@ -321,7 +321,7 @@ class LayoutSearch:
         return sorted(result, key=lambda one: one[:2])
 
     def _priced(self, memory_bytes: float, bounds: Sequence[OrderBound]) -> RankedLayout:
-        """A layout in its best rank order and spread of layers, of equal ones the first."""
+        """Return a layout in its best rank order and spread of layers, of equal ones the first."""
         best_s, best = math.inf, bounds[0]
         for bound in bounds:
             if bound.bound_s > best_s:

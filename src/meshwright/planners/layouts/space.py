@@ -100,7 +100,7 @@ class LayoutFamily:
         return int(self.keys["tp"] * self.keys["cp"] * self.keys["pp"] * self.keys["dp"])
 
     def leanest(self, zero: int) -> Layout:
-        """The layout with 1F1B, one chunk a stage and a ZeRO stage."""
+        """Return the layout with 1F1B, one chunk a stage and a ZeRO stage."""
         keys: dict[str, Any] = {"schedule": "1f1b", "virtual_stages": 1, "zero": zero}
         keys |= self.as_run(self.keys | keys)
         return self.base.model_copy(update=keys) if "base" in vars(self) else _USUAL.model_copy(update=self.keys | keys)
@@ -161,7 +161,7 @@ class LayoutSpace:
         return RegularOrders(self.devices_per_host, self.request, self.device_types)
 
     def levels(self, world: int) -> Iterator[Level]:
-        """All nodes of a number of ranks."""
+        """Yield all nodes of a number of ranks."""
         shape, batch = self.shape, self.global_batch
         for tp, cp, pp in self._degrees(world):
             dp = world // (tp * cp * pp)
@@ -188,7 +188,7 @@ class LayoutSpace:
                     yield self._level(keys | self.request.as_cut(keys))
 
     def _less(self, pp: int) -> list[dict[str, int]]:
-        """Layers that the first and the last stage have less, so that a stage has two chunks or more where it could not else.
+        """Return the layers that the first and last stages have less, so that a stage has two chunks or more if it could not.
 
         Sixty-one layers count as 64 then, one less in the first chunk and two less in the last, which the head joins.
         """
@@ -199,13 +199,13 @@ class LayoutSpace:
         return [dict(zip(LESS, (missing // 2, missing - missing // 2), strict=True))] if 0 < missing <= MOST_LESS else []
 
     def layouts(self, world: int) -> Iterator[Layout]:
-        """All legal layouts of a number of ranks."""
+        """Yield all legal layouts of a number of ranks."""
         for level in self.levels(world):
             for node in level.nodes:
                 yield from (self.layout(node, leaf) for leaf in node.leaves)
 
     def layout(self, node: LayoutFamily, leaf: Leaf) -> Layout:
-        """The layout of a leaf."""
+        """Return the layout of a leaf."""
         if self.request.framework is not None:
             keys = leaf._asdict()
             return node.base.model_copy(update=keys | node.as_run(node.keys | keys))
@@ -214,18 +214,18 @@ class LayoutSpace:
         return node.base.model_copy(update=self._of_leaf[leaf])
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
-        """The rank orders of a layout whose prices differ and whose groups are regular, the default first."""
+        """Return the rank orders of a layout whose prices differ and whose groups are regular, the default first."""
         return self.orders.of(layout, wires)
 
     def kept_in_vain(self, worlds: Sequence[int]) -> Iterator[tuple[str, Any, str]]:
-        """The kept degrees without any value that is legal by itself: key, first value and the objection to it."""
+        """Yield the kept degrees without any value that is legal by itself: key, first value and the objection to it."""
         for key in (key for key in SINGLE if self.keep.get(key)):
             whys = [self._objection(key, value, worlds) for value in self.keep[key]]
             if all(whys):
                 yield key, self.keep[key][0], whys[0]
 
     def _objection(self, key: str, value: int, worlds: Sequence[int]) -> str:
-        """Why no layout has this degree, or nothing."""
+        """Return why no layout has this degree, or nothing."""
         alone = {"micro_batch": 1, "global_batch": 1} | self.fixed[0] | {"etp": None, key: value}
         try:
             check(self.shape, Layout.model_construct(**alone), self.sequence_length)
@@ -238,7 +238,7 @@ class LayoutSpace:
         return ""
 
     def _degrees(self, world: int) -> list[tuple[int, int, int]]:
-        """tp, cp and pp; first those that fill hosts with tensor parallelism and have a short pipeline."""
+        """Return tp, cp and pp; first those that fill hosts with tensor parallelism and have a short pipeline."""
         results = [
             (tp, cp, pp)
             for tp in self.request.values_for("tp", divisors(world))
@@ -266,11 +266,11 @@ class LayoutSpace:
         return Level(tuple(nodes), num_illegal)
 
     def is_run(self, layout: Layout) -> bool:
-        """Whether the framework that is asked for runs a layout of the model."""
+        """Return whether the framework that is asked for runs a layout of the model."""
         return self.request.is_run(layout, self.shape, self.sequence_length)
 
     def _leaves(self, keys: dict[str, Any], has_copies: bool) -> tuple[int, tuple[Leaf, ...]]:
-        """How many leaves there are, and those that are legal."""
+        """Return how many leaves there are, and those that are legal."""
         num_micro_batches = self.global_batch // (keys["micro_batch"] * keys["dp"])
         key: tuple[Any, ...] = (keys["pp"], keys["recompute"], has_copies, keys["shard_group"] is None)
         can_hide = "overlap_pp" not in self.keep or bool(keys["overlap_pp"]) or keys["pp"] == 1
@@ -352,7 +352,7 @@ class RegularOrders:
     _known: dict[tuple[int, ...], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
-        """The rank orders of a layout that are priced, the default first.
+        """Return the rank orders of a layout that are priced, the default first.
 
         On equal hosts, orders have one price if their groups lie equally on hosts and their ranks have devices of the same types.
         Elsewhere they must put every rank on the same device.
@@ -390,6 +390,6 @@ class RegularOrders:
 
 
 def divisors(number: int) -> list[int]:
-    """The divisors of a number, rising."""
+    """Return the divisors of a number, rising."""
     low = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
     return low + [number // n for n in reversed(low) if n * n != number]

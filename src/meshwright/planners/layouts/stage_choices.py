@@ -64,7 +64,7 @@ def stage_choices(
     tp: Sequence[int] | None = None,
     dp: Sequence[int] | None = None,
 ) -> StageChoices:
-    """All meshes of the stages of a layout, on as many devices.
+    """Return all meshes of the stages of a layout, on as many devices.
 
     Where stages have unequally many ranks, or devices of different types, layers are spread so that the pipeline is filled, works
     and is drained fastest.
@@ -120,7 +120,7 @@ class _StageSeconds:
     _known: dict[tuple[str, int, tuple[int, ...]], NDArray[np.float64]] = field(default_factory=dict)
 
     def kinds(self, widths: NDArray[np.int64]) -> list[tuple[int, ...]]:
-        """Kinds of devices of each stage, of so many ranks each."""
+        """Return the kinds of devices of each stage, of so many ranks each."""
         ends = np.cumsum(widths).tolist()
         known = self.pricer.kinds
         return [
@@ -128,12 +128,12 @@ class _StageSeconds:
         ]
 
     def busy_s(self, option: int, kinds: tuple[int, ...]) -> NDArray[np.float64]:
-        """Seconds of each stage with the layers that the work gives it, ``(p,)``."""
+        """Return the seconds of each stage with the layers that the work gives it, ``(p,)``."""
         work = self.works[option]
         return self._of("busy", option, kinds, lambda lane: self._task_s(work, lane))
 
     def layer_s(self, option: int, kinds: tuple[int, ...]) -> NDArray[np.float64]:
-        """Seconds of a layer, and of what else there is, on each stage, ``(2, p)``."""
+        """Return the seconds of a layer, and of what else there is, on each stage, ``(2, p)``."""
         work = self.works[option]
         return self._of("layer", option, kinds, lambda lane: layer_seconds(work, self.plain, lane))
 
@@ -163,7 +163,7 @@ def _works(
     tp: Sequence[int] | None,
     dp: Sequence[int] | None,
 ) -> dict[StageMesh, LayoutWork]:
-    """By mesh, the work of the layout all of whose stages have it; legal ones alone."""
+    """Return by mesh the work of the layout all of whose stages have it; legal ones alone."""
     samples, result = layout.micro_batch * layout.dp, {}
     replicas = [one for one in divisors(samples) if dp is None or one in dp]
     for replica in replicas:

@@ -35,7 +35,7 @@ class FastestKernels(KernelModel):
 
     @classmethod
     def among(cls, models: tuple[KernelModel, ...]) -> Self:
-        """The fastest of some kinds; the host of the one that waits least for it."""
+        """Return the fastest of some kinds; the host of the one that waits least for it."""
         least = {key: min(model.host_us[key] for model in models) for key in models[0].host_us}
         return cls(models[0].device, models[0].constants.model_copy(update=least), models[0].software, models=models)
 
@@ -45,11 +45,11 @@ class FastestKernels(KernelModel):
         return self.among(tuple(model.of_tuned_libraries for model in self.models))
 
     def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
-        """Seconds of a kernel, as `KernelModel.kernel_s` gives them."""
+        """Return the seconds of a kernel, as `KernelModel.kernel_s` gives them."""
         return min(model.kernel_s(item, element_bytes) for model in self.models)
 
     def optimizer_s(self, parameters: float, gradient_bytes: int = 2, moment_bytes: int = MOMENT_BYTES) -> float:
-        """Seconds of the optimizer's update, as `KernelModel.optimizer_s` gives them."""
+        """Return the seconds of the optimizer's update, as `KernelModel.optimizer_s` gives them."""
         return min(model.optimizer_s(parameters, gradient_bytes, moment_bytes) for model in self.models)
 
 
@@ -68,13 +68,13 @@ class StageDevices:
     memory_bytes: NDArray[np.float64]
 
     def num_of_kind(self, world: int) -> tuple[int, ...]:
-        """Number of ranks on each kind of device, among a number of ranks."""
+        """Return the number of ranks on each kind of device, among a number of ranks."""
         if self.kinds is None or self.kinds.devices is None:
             return (world,)
         return tuple(np.bincount(self.kinds.of_device[self.kinds.devices[:world]], minlength=len(self.models)).tolist())
 
     def room_bytes(self, layout: Layout, order: str) -> NDArray[np.float64]:
-        """Memory of the smallest device of each stage, ``(p,)``."""
+        """Return the memory of the smallest device of each stage, ``(p,)``."""
         firsts = [layout.first_rank(stage) for stage in range(layout.pp)]
         result: NDArray[np.float64] = np.minimum.reduceat(self.memory_bytes[numbers(layout, order)], firsts)
         return result
@@ -98,7 +98,7 @@ class StageDevices:
     def spreads(
         self, work: LayoutWork, pricer: Pricer, describe: Callable[[Layout], LayoutWork], is_run: Callable[[Layout], bool]
     ) -> list[LayoutWork]:
-        """A layout as it is, and with layers spread by the speed of the stages' devices (`best_load`), as far as they fit.
+        """Return a layout as it is, and with layers spread by the speed of the stages' devices (`best_load`), as far as they fit.
 
         Args:
             work: of the layout with equally many layers on each stage.
@@ -129,7 +129,7 @@ class StageDevices:
 def best_load(
     num_layers: int, layer_s: Sequence[float], other_s: Sequence[float], most: Sequence[int], num_micro_batches: int
 ) -> tuple[int, ...] | None:
-    """Layers of each stage with which a pipeline takes least, as `filled_s` counts it; None where there is no room for all.
+    """Return the layers of each stage with which a pipeline takes least, see `filled_s`; None without room for all.
 
     As long as no stage may be busier than a given time, layers go to the fastest stages first. That time is one of those that
     some stage takes with some number of layers, and all of them are tried.
@@ -161,7 +161,7 @@ def best_load(
 def filled_s(
     layers: NDArray[np.int64], layer_s: NDArray[np.float64], other_s: NDArray[np.float64], num_micro_batches: int
 ) -> NDArray[np.float64]:
-    """Seconds in which a pipeline is filled, works and is drained: all stages once, and the busiest for every other micro-batch.
+    """Return seconds in which a pipeline is filled, works and is drained: all stages once, and the busiest for each other one.
 
     Args:
         layers: of each stage, ``(..., p)``.
@@ -173,14 +173,14 @@ def filled_s(
 
 
 def _slowest_seconds(work: LayoutWork, pricer: Pricer) -> tuple[list[float], list[float]]:
-    """Seconds of a layer, and of embedding or head, on each stage, in all passes: those of the slowest lane."""
+    """Return the seconds of a layer, and of embedding or head, on each stage, in all passes: those of the slowest lane."""
     lanes = {id(lane): lane for lane in pricer.lanes(work)}.values()
     layer_s, other_s = np.array([layer_seconds(work, pricer, lane) for lane in lanes]).max(axis=0)
     return layer_s.tolist(), other_s.tolist()
 
 
 def layer_seconds(work: LayoutWork, pricer: Pricer, lane: Lane) -> NDArray[np.float64]:
-    """Seconds of a layer, and of embedding or head, on each stage of a lane, in all passes, ``(2, p)``."""
+    """Return the seconds of a layer, and of embedding or head, on each stage of a lane, in all passes, ``(2, p)``."""
     blocks = pricer.blocks_of(work, lane)
     seconds = [{name: sum(times.task_s) for name, times in of_stage.items()} for of_stage in blocks]
     ends = [{"embedding": chunk.has_embedding, "head": chunk.has_head} for chunk in work.chunks]

@@ -52,7 +52,7 @@ class Compared(NamedTuple):
 
     @classmethod
     def from_steps(cls, first: StepTime, second: StepTime, *, are_same: bool) -> Compared:
-        """The first of two steps with the second."""
+        """Return the first of two steps with the second."""
         pair = (first, second) if first.step_s <= second.step_s else (second, first)
         width = 0.0 if are_same else paired_uncertainty(*(one.uncertainty_terms for one in pair))
         return cls(first.step_s / second.step_s, width)
@@ -81,7 +81,7 @@ class Compared(NamedTuple):
         return f"{more}, within their paired uncertainty of {self.uncertainty:.0%}; {sure}"
 
     def to_data(self) -> dict[str, Any]:
-        """The comparison as plain data."""
+        """Return the comparison as plain data."""
         return {
             "difference": self.ratio - 1,
             "paired_uncertainty": self.uncertainty,
@@ -105,7 +105,7 @@ class Busy(NamedTuple):
 
 
 def paired_uncertainty(faster: Mapping[str, float], slower: Mapping[str, float]) -> float:
-    """Standard deviation of the logarithm of the ratio of two steps that one cost model predicts.
+    """Return the standard deviation of the logarithm of the ratio of two steps that one cost model predicts.
 
     Args:
         faster: doubts of the faster step, by name, see `costs.training_step.uncertainty`.
@@ -141,7 +141,7 @@ def widest_tie(fastest: Mapping[str, float], fastest_s: float, least_s: float, b
 
 
 def are_tied(fastest_s: float, other_s: float, width: float) -> bool:
-    """Whether the logarithm of the ratio of a step to the fastest is within a width."""
+    """Return whether the logarithm of the ratio of a step to the fastest is within a width."""
     return math.log(other_s / fastest_s) <= width
 
 

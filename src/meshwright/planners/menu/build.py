@@ -207,7 +207,7 @@ def _joined(parts: Sequence[NDArray[Any]], kind: type[np.generic]) -> NDArray[An
 
 
 def _content(result: _Found) -> bytes:
-    """A menu as it is kept on disk: the arrays, and the layouts as JSON."""
+    """Return a menu as it is kept on disk: the arrays, and the layouts as JSON."""
     layouts = json.dumps([[e.job_type, e.layout.model_dump(mode="json"), e.order, e.memory_bytes] for e in result.entries])
     arrays: dict[str, Any] = {"entries": np.frombuffer(layouts.encode(), np.uint8), **result.table._asdict()}
     if result.break_evens or result.refused or any(e.named is not None for e in result.entries):
@@ -222,7 +222,7 @@ def _content(result: _Found) -> bytes:
 
 
 def _read(path: Path, menu: MenuSettings, types: Sequence[JobType]) -> _Found | None:
-    """The menu in a file; None where it is absent or damaged (it is then built again)."""
+    """Return the menu in a file; None where it is absent or damaged (it is then built again)."""
     content = cached_files.read(path)
     if content is None:
         return None

@@ -20,7 +20,7 @@ def worthwhile(
     least_gain: float,
     there_s: NDArray[np.float64] | None = None,
 ) -> list[int]:
-    """The layouts that are taken, the most useful first; none of them is beaten by another in time everywhere and in memory.
+    """Return the layouts that are taken, the most useful first; no other beats one of them in time everywhere and in memory.
 
     The first is the fastest in the geometric mean of all places. Each further one brings the mean of the fastest times down most,
     of equal ones that of less memory.
@@ -50,7 +50,7 @@ def worthwhile(
 
 
 def _beats(step_s: NDArray[np.float64], memory_bytes: NDArray[np.float64], one: int, other: int) -> bool:
-    """Whether a layout takes no more time anywhere and no more memory than another one, and of something less."""
+    """Return whether a layout takes no more time anywhere and no more memory than another one, and of something less."""
     is_no_worse = bool((step_s[one] <= step_s[other]).all() and memory_bytes[one] <= memory_bytes[other])
     is_less = bool((step_s[one] < step_s[other]).any() or memory_bytes[one] < memory_bytes[other])
     return is_no_worse and is_less

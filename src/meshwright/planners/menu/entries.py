@@ -160,7 +160,7 @@ class EntryMaker:
         object.__setattr__(self, "traffic", Traffic(self.cluster, self.costs))
 
     def entries(self, number: int, job: JobType, degree: int) -> FoundEntries:
-        """The entries of a type on a number of devices, the fastest on few hosts first.
+        """Return the entries of a type on a number of devices, the fastest on few hosts first.
 
         Raises:
             PlanError: the search finds no layout that is legal and fits, or can be trained as the jobs are.
@@ -230,7 +230,7 @@ class EntryMaker:
     def _candidates(
         self, number: int, job: JobType, degree: int, situations: list[Situation], named: NamedEntrySettings | None = None
     ) -> list[MenuEntry]:
-        """Of each device type, fronts where a job is on the fewest hosts, alone and not, and where it is on the most.
+        """Return, of each device type, fronts where a job is on the fewest hosts, alone and not, and where it is on the most.
 
         What sends less than synchronous training is looked for where the network is faster, too.
 
@@ -265,7 +265,7 @@ class EntryMaker:
         return list(results.values())
 
     def _trained(self, job: JobType, entry: MenuEntry, where: Where) -> MenuEntry:
-        """An entry with what its strategy holds.
+        """Return an entry with what its strategy holds.
 
         Raises:
             PlanError: its layout cannot be trained so.
@@ -287,7 +287,7 @@ class EntryMaker:
         return entry.memory_bytes <= self.cluster.device_types[at.place.device_type].memory_bytes
 
     def _step_s(self, job: JobType, entry: MenuEntry, at: Situation) -> float:
-        """Seconds of a step; infinite where the entry does not fit the device type."""
+        """Return the seconds of a step; infinite where the entry does not fit the device type."""
         if not self._fits(entry, at):
             return math.inf
         where = self._where(at, entry.layout.world)
@@ -296,7 +296,7 @@ class EntryMaker:
         return Trained(job, entry.named, entry.layout, entry.order, where).step().step_s
 
     def _priced(self, job: JobType, entry: MenuEntry, alone: list[Situation]) -> PricedEntry:
-        """The figures of an entry that was taken."""
+        """Return the figures of an entry that was taken."""
         shape, degree = self.classes.shape, entry.layout.world
         step_s, hidden_s, exposed = np.full(shape, math.inf), np.zeros(shape), np.zeros(shape)
         traffic: list[SlotTraffic | None] = [None] * shape[1]
@@ -329,7 +329,7 @@ class EntryMaker:
         return self.traffic.between_slots(work, entry.order, devices, place.devices_per_host, coded, served_bytes).times(rho)
 
     def _shown(self, job: JobType, entry: MenuEntry, at: Situation, axes: frozenset[str]) -> tuple[float, float, float]:
-        """Seconds of a step, and of them those that sending between hosts shows, and all sending."""
+        """Return the seconds of a step, and of them those that sending between hosts shows, and all sending."""
         where = self._where(at, entry.layout.world)
         if entry.named is None or entry.named.is_layout_alone:
             step = job.step(entry.layout, entry.order, where)
@@ -340,7 +340,7 @@ class EntryMaker:
 
 
 def exposed_s(breakdown_s: dict[str, float], axes: frozenset[str] | None = None) -> float:
-    """Seconds of a step in which nothing is computed while something is sent.
+    """Return the seconds of a step in which nothing is computed while something is sent.
 
     Args:
         breakdown_s: of the step.

@@ -116,13 +116,13 @@ class JobType(ABC):
 
     @abstractmethod
     def job_graph(self) -> JobGraph:
-        """A step as a graph of ops; what is analytic is timed on `DEFAULT_DEVICE`, as `jobs.load.load_graph` does."""
+        """Return a step as a graph of ops; what is analytic is timed on `DEFAULT_DEVICE`, as `jobs.load.load_graph` does."""
 
     @abstractmethod
     def front(
         self, degree: int, where: Where, menu: MenuSettings, named: NamedEntrySettings | None = None
     ) -> Sequence[RankedLayout]:
-        """Layouts on a number of devices that no other one beats in time and memory, the fastest first.
+        """Return the layouts on a number of devices that no other one beats in time and memory, the fastest first.
 
         Args:
             degree: devices.
@@ -143,11 +143,11 @@ class JobType(ABC):
         """Return the pricer of layouts in a rank order."""
 
     def step_s(self, layout: Layout, order: str, where: Where) -> float:
-        """Seconds of a step of a layout."""
+        """Return the seconds of a step of a layout."""
         return self.pricer(order, where).step_s(self.work(layout, where.device, where.costs))
 
     def step(self, layout: Layout, order: str, where: Where) -> StepTime:
-        """A step of a layout, with what it consists of."""
+        """Return a step of a layout, with what it consists of."""
         return self.pricer(order, where).price_work(self.work(layout, where.device, where.costs))
 
 
@@ -286,14 +286,14 @@ class GraphType(JobType):
 
 
 def _own_values(named: NamedEntrySettings | None, whole: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
-    """Values of a layout's keys that a named entry tries; what is not exact those of whole replicas, which it has to have."""
+    """Return values of a layout's keys that a named entry tries; of whole replicas, which it needs, where inexact."""
     if named is None:
         return {}
     return parse_keep(named.partition) | ({} if named.is_layout_alone else dict(whole))
 
 
 def job_type(settings: JobTypeSettings) -> JobType:
-    """A type of jobs as its settings name it.
+    """Return a type of jobs as its settings name it.
 
     Raises:
         InputFileError, GraphError: the job is missing or wrong, or sequences do not go with it.

@@ -42,7 +42,7 @@ class MenuRow:
         return f"{self.name} on {self.degree} {self.device} ({self.step_s:.4g} s a step)"
 
     def beats(self, other: MenuRow) -> bool:
-        """Whether it takes no more time and no more devices than another one, and less of one of them."""
+        """Return whether it takes no more time and no more devices than another one, and less of one of them."""
         return (
             self.degree <= other.degree
             and self.step_s <= other.step_s

@@ -120,17 +120,17 @@ class OwnStrategy(NamedEntrySettings):
 
 
 def exactness_of(named: NamedEntrySettings | None) -> float:
-    """1 for an exact entry, a half for one with a bound, 0 for others; what the search finds is exact."""
+    """Return 1 for an exact entry, a half for one with a bound, 0 for others; what the search finds is exact."""
     return EXACTNESS["exact" if named is None else named.exactness]
 
 
 def multiplier_of(named: NamedEntrySettings | None) -> float:
-    """Steps needed over synchronous ones."""
+    """Return the steps needed over synchronous ones."""
     result = 1.0 if named is None else named.steps_multiplier
     assert result is not None, "an entry without a multiplier is on no menu"
     return result
 
 
 def name_of(named: NamedEntrySettings | None) -> str:
-    """The name of an entry in tables."""
+    """Return the name of an entry in tables."""
     return SEARCHED if named is None else named.name

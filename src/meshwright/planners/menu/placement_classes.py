@@ -68,7 +68,7 @@ class PlacementClasses:
         return int(np.bincount(self.host_group).max()).bit_length()
 
     def position(self, placement_class: PlacementClass) -> tuple[int, int, int]:
-        """The index of a class in the arrays of a `MenuTable`."""
+        """Return the index of a class in the arrays of a `MenuTable`."""
         spread = placement_class.hosts_per_group.bit_length() - 1 + placement_class.is_apart * self.num_spreads
         return placement_class.device_type, placement_class.devices_per_host.bit_length() - 1, spread
 
@@ -94,7 +94,7 @@ class PlacementClasses:
         return np.searchsorted(self.cluster.device_host, np.arange(self.cluster.num_hosts))
 
     def of(self, degree: int) -> Iterator[PlacementClass]:
-        """The classes in which the cluster has room for so many devices, the fewest hosts and groups first."""
+        """Yield the classes in which the cluster has room for so many devices, the fewest hosts and groups first."""
         kinds, most_devices, _ = self.shape
         for kind in range(kinds):
             for devices_per_host in (2**k for k in reversed(range(most_devices)) if degree % 2**k == 0):
@@ -105,7 +105,7 @@ class PlacementClasses:
                             yield one
 
     def hosts(self, placement_class: PlacementClass, degree: int) -> NDArray[np.int64] | None:
-        """The hosts of the representative placement, rising; None where there is no room."""
+        """Return the hosts of the representative placement, rising; None where there is no room."""
         num_hosts = degree // placement_class.devices_per_host
         if degree % placement_class.devices_per_host or num_hosts % placement_class.hosts_per_group:
             return None
@@ -125,7 +125,7 @@ class PlacementClasses:
         return None
 
     def _groups(self, room: NDArray[np.int64], num_groups: int, placement_class: PlacementClass) -> Iterator[list[int]]:
-        """So many groups with room, those that hold what is wanted of each first, of one site or of as many as can be."""
+        """Yield so many groups with room, those that hold what is wanted of each first, of one site or of as many as can."""
         by_room = [
             g for g in np.argsort(-np.minimum(room, placement_class.hosts_per_group), kind="stable").tolist() if room[g] > 0
         ]
@@ -139,7 +139,7 @@ class PlacementClasses:
             yield from (groups[:num_groups] for groups in of_site if len(groups) >= num_groups)
 
     def devices(self, placement_class: PlacementClass, degree: int) -> NDArray[np.int64]:
-        """The devices of the representative placement, host by host."""
+        """Return the devices of the representative placement, host by host."""
         hosts = self.hosts(placement_class, degree)
         assert hosts is not None, "there is room for the class"
         return (self.first_device[hosts][:, None] + np.arange(placement_class.devices_per_host)).reshape(-1)
@@ -167,7 +167,7 @@ class PlacementClasses:
         return self._wires[key]
 
     def can_share(self, placement_class: PlacementClass, degree: int) -> bool:
-        """Whether a job uses a network that it may share: cards between hosts."""
+        """Return whether a job uses a network that it may share: cards between hosts."""
         return isinstance(self._whole, HostNetwork) and degree > placement_class.devices_per_host
 
     def link_s(
@@ -177,7 +177,7 @@ class PlacementClasses:
         sent_bytes: NDArray[np.float64],
         served_bytes: NDArray[np.float64] | float = 0.0,
     ) -> float:
-        """Seconds in which the busiest link between hosts is busy.
+        """Return the seconds in which the busiest link between hosts is busy.
 
         A link is all cards of the job's devices on a host, out or in, or all uplinks of a leaf switch. Elsewhere links are
         those on the path from the first device of a host to that of another.
@@ -211,7 +211,7 @@ class PlacementClasses:
         return max(cards_s, float(links_s.max(initial=0.0)))
 
     def _of_cards(self, whole: HostNetwork, placement_class: PlacementClass, has_many: bool) -> HostNetwork:
-        """Hosts of fewer devices and cards, whose leaf switches have all their uplinks for them."""
+        """Return the hosts of fewer devices and cards, whose leaf switches have all their uplinks for them."""
         if not isinstance(self.cluster.topology, ClosTopology):
             return replace(whole, devices_per_host=placement_class.devices_per_host)
         cards, uplinks = self._card_bytes_per_s(placement_class.devices_per_host), whole.uplinks
@@ -224,12 +224,12 @@ class PlacementClasses:
         return replace(whole, devices_per_host=placement_class.devices_per_host, card_bytes_per_s=cards, uplinks=narrow)
 
     def server_cards(self, devices: int) -> float:
-        """Cards of a whole host over those of its first devices, where networks of classes have these alone."""
+        """Return the cards of a whole host over those of its first devices, where networks of classes have these alone."""
         is_of_cards = isinstance(self._whole, HostNetwork) and isinstance(self.cluster.topology, ClosTopology)
         return self._host_bytes_per_s / self._card_bytes_per_s(devices) if is_of_cards else 1.0
 
     def _card_bytes_per_s(self, devices: int) -> float:
-        """Bandwidth of the cards of a host's first devices."""
+        """Return the bandwidth of the cards of a host's first devices."""
         topology = self.cluster.topology
         assert isinstance(topology, ClosTopology | TraceTopology), "no other hosts have cards"
         cards = math.ceil(devices * topology.hosts.nics_per_host / topology.hosts.devices_per_host)
@@ -247,7 +247,7 @@ class PlacementClasses:
 
 
 def _evenly(room: NDArray[np.int64], num_hosts: int) -> list[int]:
-    """Hosts of each group, as equal as the groups' room allows; what is left over goes to the first groups that have more."""
+    """Return hosts of each group, as equal as the groups' room allows; what is left over goes to the first with room."""
     shares = np.zeros(len(room), np.int64)
     while (left := num_hosts - int(shares.sum())) > 0:
         for group in np.flatnonzero(shares < room)[:left].tolist():

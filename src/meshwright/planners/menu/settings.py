@@ -56,7 +56,7 @@ class JobTypeSettings(settings.Settings):
         return OwnStrategy(training=self.training, compression=self.compression)
 
     def relative_to(self, folder: Path) -> Self:
-        """The same with the path of its job found from the folder of the file that names it."""
+        """Return the same with the path of its job found from the folder of the file that names it."""
         return self if self.job is None else self.model_copy(update={"job": path_in_folder(self.job, folder, is_folder_too=True)})
 
     @model_validator(mode="after")
@@ -135,7 +135,7 @@ class MenuSettings(settings.Settings):
         return degrees
 
     def on(self, num_devices: int) -> MenuSettings:
-        """The same for a cluster: degrees that nobody has written stop at its size."""
+        """Return the same for a cluster: degrees that nobody has written stop at its size."""
         if "degrees" in self.model_fields_set or self.degrees[-1] <= num_devices:
             return self
         return self.model_copy(update={"degrees": tuple(degree for degree in self.degrees if degree <= num_devices)})
@@ -186,7 +186,7 @@ class MenuSettings(settings.Settings):
 
 
 def load_job_types(spec: str | Path) -> tuple[JobTypeSettings, ...]:
-    """Job types by ``preset:NAME`` or by the path of their YAML; a relative path of a job starts at the file's folder.
+    """Return the job types by ``preset:NAME`` or by the path of their YAML; a relative path of a job starts at the file's folder.
 
     Raises:
         InputFileError: no such file or preset.

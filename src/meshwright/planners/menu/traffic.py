@@ -59,7 +59,7 @@ class SlotTraffic(NamedTuple):
     served_at_once: NDArray[np.int64]
 
     def times(self, factor: float) -> SlotTraffic:
-        """The traffic times a factor."""
+        """Return the traffic times a factor."""
         return self._replace(sent_bytes=factor * self.sent_bytes, served_bytes=factor * self.served_bytes)
 
     @property
@@ -77,7 +77,7 @@ class SlotTraffic(NamedTuple):
 
 
 def sent(work: StepWork, coded: Callable[[int], tuple[Message, ...]] | None = None) -> Iterator[Sent]:
-    """All messages of a step.
+    """Yield all messages of a step.
 
     Args:
         work: of the layout.
@@ -184,7 +184,7 @@ class Traffic:
         return SlotTraffic(total, streams, frozenset(axes), to_servers, np.bincount(slot[served > 0], minlength=num_slots))
 
     def _shares(self, message: Message, devices: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Payloads that a group sends from each of its ranks to each other one, ``(k, k)``."""
+        """Return the payloads that a group sends from each of its ranks to each other one, ``(k, k)``."""
         size = 2.0 ** round(math.log2(message.payload_bytes))
         key = message.operation, size, devices.tobytes()
         if key not in self._known:

@@ -35,7 +35,7 @@ _MOST_WRITTEN = 10**24
 
 
 def exhaustive(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
-    """The best of all legal placements, for a latency over all orders too.
+    """Return the best of all legal placements, for a latency over all orders too.
 
     Raises:
         PlanError: more placements than ``request.max_placements`` (their number is named), more orders than can be searched,
@@ -75,7 +75,7 @@ def exhaustive(instance: OperatorInstance, request: PlacementRequest) -> Operato
 
 
 def num_placements(instance: OperatorInstance, classes: NDArray[np.int64], enough: float = math.inf) -> tuple[int, bool]:
-    """Placements that differ by more than an exchange of devices of one class; those that memory rules out are counted.
+    """Return placements that differ by more than an exchange of devices of one class; memory's exclusions are counted.
 
     Args:
         instance: what is placed.
@@ -112,7 +112,7 @@ def num_placements(instance: OperatorInstance, classes: NDArray[np.int64], enoug
 
 @njit
 def search(is_latency, groups, by_class, tensors, inputs, graph, most_steps):  # type: ignore[no-untyped-def]
-    """The least value, its device of each op and order of ops, and the steps that the search over orders took.
+    """Return the least value, its device of each op and order of ops, and the steps that the search over orders took.
 
     Args:
         is_latency: else the largest load is counted.
@@ -201,7 +201,7 @@ def _largest_load(device_of, work_s, tensors):  # type: ignore[no-untyped-def]
 
 @njit
 def _best_of_orders(device_of, inputs, graph, best, best_order, steps, most_steps):  # type: ignore[no-untyped-def]
-    """The least end of any order of a placement if it is below ``best``, else infinite; writes that order."""
+    """Return the least end of any order of a placement if it is below ``best``, else infinite; writes that order."""
     times_s, first_in, producer, input_bytes, latency_s, s_per_byte = inputs
     first_out, reader, reader_bytes, topological = graph
     n, m = times_s.shape

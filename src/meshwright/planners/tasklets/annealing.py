@@ -216,7 +216,7 @@ def _energy(stage_s, between_s, near_s, table, path):  # type: ignore[no-untyped
 
 @njit
 def _least_energy(stage_s, between_s, near_s):  # type: ignore[no-untyped-def]
-    """At most the energy: a tree through all stages is no longer than a path (Prim's algorithm)."""
+    """Return at most the energy: a tree through all stages is no longer than a path (Prim's algorithm)."""
     k = len(stage_s)
     reach_s, is_in, total_s, last = np.full(k, np.inf), np.zeros(k, np.bool_), 0.0, 0
     for _ in range(k - 1):
@@ -235,7 +235,7 @@ def _least_energy(stage_s, between_s, near_s):  # type: ignore[no-untyped-def]
 
 @njit
 def _set_near(hand_over_s, stages, one, other, near_s):  # type: ignore[no-untyped-def]
-    """Mean over the devices of two stages of the least hand-over to the other stage."""
+    """Write the mean over the devices of two stages of the least hand-over to the other stage."""
     p = stages.shape[1]
     total = 0.0
     for i in range(p):

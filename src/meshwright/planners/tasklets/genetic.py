@@ -26,7 +26,7 @@ CHUNK = 20
 
 
 def genetic(instance: TaskletInstance, request: TaskletRequest) -> TaskletPlacement:
-    """The best grouping of a genetic search that values as many as asked for, the first population included.
+    """Return the best grouping of a genetic search that values as many as asked for, the first population included.
 
     With a budget it breeds until that ends, however many are asked for.
     """
@@ -59,7 +59,7 @@ def _load_compiled_code() -> None:
 
 @njit
 def _first(reduce_s, hand_over_s, k, population, random):  # type: ignore[no-untyped-def]
-    """A population of random groupings, the stage of each device in each, and their values."""
+    """Return a population of random groupings, the stage of each device in each, and their values."""
     n = len(reduce_s)
     stage_of, value_s = np.empty((population, n), np.int64), np.empty(population)
     for one in range(population):
@@ -121,7 +121,7 @@ def _repair(stage_of, k):  # type: ignore[no-untyped-def]
 
 @njit
 def _gains(hand_over_s, stage_of, is_locked, k):  # type: ignore[no-untyped-def]
-    """For each stage the device that leaves it, where to, the gain of that, and its gain for every stage.
+    """Return for each stage the device that leaves it, where to, the gain of that, and its gain for every stage.
 
     The device that leaves is the one with the nearest neighbour in its own stage: a stage wants cheap hand-overs to others, not
     inside. It gains the mean hand-over to the other stage's devices less that to its nearest.

@@ -27,7 +27,7 @@ Recipe = list[tuple[int, ...]]
 
 
 def structured(instance: TaskletInstance, request: TaskletRequest) -> TaskletPlacement:
-    """The best of the regular groupings, and of other groupings of whole chunks of regions where there are few.
+    """Return the best of the regular groupings, and of other groupings of whole chunks of regions where there are few.
 
     With a budget it stops when that ends.
 
@@ -46,7 +46,7 @@ def _load_compiled_code() -> None:
 
 
 def structured_best(instance: TaskletInstance, most_valued: int, deadline_s: float = np.inf) -> TaskletPlacement:
-    """As `structured`, with at most so many groupings of each family valued, and none after the clock reaches a deadline.
+    """Search as `structured`, with at most so many groupings of each family valued, and none after the clock reaches a deadline.
 
     Raises:
         PlanError: as `structured`.
@@ -72,7 +72,7 @@ def structured_best(instance: TaskletInstance, most_valued: int, deadline_s: flo
 
 
 def _families(sizes: Sequence[int], num_stages: int, num_replicas: int) -> Iterator[Iterator[Recipe]]:
-    """First the regular groupings, then for every size of chunk all groupings of chunks."""
+    """Yield first the regular groupings, then for every size of chunk all groupings of chunks."""
     yield _regular(sizes, num_replicas)
     for parts in range(1, num_replicas + 1):
         chunk = num_replicas // parts
@@ -81,7 +81,7 @@ def _families(sizes: Sequence[int], num_stages: int, num_replicas: int) -> Itera
 
 
 def _regular(sizes: Sequence[int], num_replicas: int) -> Iterator[Recipe]:
-    """Regions of equal size are grouped m by m, with an m for each size."""
+    """Group regions of equal size m by m, with an m for each size."""
     classes: dict[int, list[int]] = {}
     for region, size in enumerate(sizes):
         classes.setdefault(size, []).append(region)
@@ -113,7 +113,7 @@ def _regular(sizes: Sequence[int], num_replicas: int) -> Iterator[Recipe]:
 
 
 def groupings(regions: Sequence[int], parts: int) -> Iterator[Recipe]:
-    """All ways to group regions, or any other numbers, by so many, no way twice."""
+    """Yield all ways to group regions, or any other numbers, by so many, no way twice."""
     if not regions:
         yield []
         return
@@ -146,7 +146,7 @@ def _of_chunks(num_chunks: list[int], num_stages: int, parts: int) -> Iterator[R
 
 
 def _multisets(items: Sequence[int], counts: list[int], size: int) -> Iterator[tuple[int, ...]]:
-    """All ways to take so many of some items, of each no more than there are, in lexicographic order."""
+    """Yield all ways to take so many of some items, of each no more than there are, in lexicographic order."""
     if size == 0:
         yield ()
         return
@@ -159,7 +159,7 @@ def _multisets(items: Sequence[int], counts: list[int], size: int) -> Iterator[t
 
 
 def _stages(devices: Sequence[NDArray[np.int64]], recipe: Recipe, num_replicas: int) -> NDArray[np.int64]:
-    """Devices of each stage, those of a region in order, ``(k, p)``."""
+    """Return the devices of each stage, those of a region in order, ``(k, p)``."""
     taken = [0] * len(devices)
     rows = []
     for stage in recipe:

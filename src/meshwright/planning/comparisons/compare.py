@@ -51,7 +51,7 @@ class LayoutComparison:
         )
 
     def to_data(self) -> dict[str, Any]:
-        """The comparison as plain data."""
+        """Return the comparison as plain data."""
         rows = zip(self.priced, self.texts, self.compared, strict=True)
         layouts = [one.to_data() | {"text": text} | compared.to_data() for one, text, compared in rows]
         return {"fastest": self.fastest, "layouts": layouts, "remark": self.framework_remark}

@@ -72,7 +72,7 @@ class Mechanisms:
         return self.rate[1] / self.taken.devices
 
     def difference(self, other: RankedLayout) -> float:
-        """Of another step to the layout's own, relative."""
+        """Return the difference of another step to the layout's own, relative."""
         return other.step_s / self.taken.step_s - 1
 
     @property
@@ -84,7 +84,7 @@ class Mechanisms:
         return [line for line in (f"binds: {self.binding}; {self.shares}", self.scaling, used) if line]
 
     def to_data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the same as plain data."""
         changes = [
             {
                 "text": text,
@@ -106,7 +106,7 @@ class Mechanisms:
 
 
 def mechanisms_of(ranking: RankedLayouts) -> Mechanisms:
-    """Why the layout of a search's plan."""
+    """Return why the layout of a search's plan."""
     taken, row = ranking.taken, ranking.row(ranking.taken)
     stage, held, room_bytes = ranking.maker.tightest(ranking.search.work(taken.layout, taken.order), taken.order)
     binding, shares = bound_by(row, stage, held.total, room_bytes)
@@ -159,7 +159,7 @@ SWITCHES: tuple[Callable[[Layout], Switched], ...] = (
 
 
 def _keys(ranking: RankedLayouts) -> dict[str, Any]:
-    """The keys of the layout; what it hides follows from the schedule unless the user keeps it."""
+    """Return the keys of the layout; what it hides follows from the schedule unless the user keeps it."""
     unasked = [key for key in _UNASKED if key not in ranking.request.kept_values]
     return {key: value for key, value in vars(ranking.taken.layout).items() if key not in unasked}
 

@@ -60,7 +60,7 @@ class ReferenceLayout:
     source: str = ""
 
     def to_data(self) -> dict[str, Any]:
-        """The reference as plain data."""
+        """Return the reference as plain data."""
         result = self.ranked
         return {
             "name": self.name,
@@ -81,7 +81,7 @@ Found = Iterator[tuple[str, str, RankedLayout]]
 
 
 def _priced_recipes(ranking: RankedLayouts) -> Iterator[tuple[Recipe, RankedLayout | PlanError]]:
-    """The recipes for the model and the device, each with its layout or why it has none."""
+    """Yield the recipes for the model and the device, each with its layout or why it has none."""
     maker = ranking.maker
     if isinstance(maker, TransformerWork):
         device = ranking.cluster.device_types[0].name
@@ -140,7 +140,7 @@ def check_take(request: SearchRequest) -> None:
 
 
 def references(ranking: RankedLayouts) -> tuple[ReferenceLayout, ...]:
-    """The references that fit on as many devices as the fastest layout takes, those of one kind side by side."""
+    """Return the references that fit on as many devices as the fastest layout takes, those of one kind side by side."""
     made = []
     for kind, make in REFERENCES.items():
         for number, (title, source, layout) in enumerate(sorted(make(ranking), key=lambda one: one[2][:4]), start=1):
@@ -150,7 +150,7 @@ def references(ranking: RankedLayouts) -> tuple[ReferenceLayout, ...]:
 
 
 def gain_text(ranking: RankedLayouts) -> str:
-    """One line: the fastest layout's step, and how the best reference compares with it."""
+    """Return one line: the fastest layout's step, and how the best reference compares with it."""
     this = f"fastest: {_step_text(ranking, ranking.best)}"
     if not ranking.references:
         return f"{this}; no reference fits ({', '.join(REFERENCES)})"
@@ -160,7 +160,7 @@ def gain_text(ranking: RankedLayouts) -> str:
 
 
 def reference_texts(ranking: RankedLayouts) -> list[str]:
-    """A remark on each reference, what it is and how it compares with the fastest layout, and on each recipe that is none."""
+    """Return a remark on each reference, what it is and how it compares with the fastest layout, and on missing recipes."""
     texts = [
         f"{reference.name}, {reference.title}: {reference.compared.text}" + (f"; {reference.source}" if reference.source else "")
         for reference in ranking.references
@@ -174,7 +174,7 @@ def _step_text(ranking: RankedLayouts, layout: RankedLayout) -> str:
 
 
 def _fastest(result: RankedLayouts, title: str, keep: Mapping[str, Sequence[object]]) -> Found:
-    """The fastest layout that keeps some keys and is no tight fit, else the fastest; nothing where none is legal or fits."""
+    """Yield the fastest layout that keeps some keys and is no tight fit, else the fastest; nothing if none is legal or fits."""
     requested = result.request
     order = requested.order or (DEFAULT_ORDER if requested.framework is None else None)
     if (proven := _of_search(result, keep, order)) is not None:
@@ -191,7 +191,7 @@ def _fastest(result: RankedLayouts, title: str, keep: Mapping[str, Sequence[obje
 
 
 def _of_search(ranking: RankedLayouts, keep: Mapping[str, Sequence[object]], order: str | None) -> RankedLayout | None:
-    """The fastest layout that keeps some keys and is no tight fit, as the search itself has priced it.
+    """Return the fastest layout that keeps some keys and is no tight fit, as the search itself has priced it.
 
     The search has priced every layout of its own that is within `FARTHEST` of the fastest. None where no such layout is, or where
     what the user keeps leaves out some that this asks for.

@@ -68,7 +68,7 @@ class JointPlan(NamedTuple):
     single_s: float
 
     def to_data(self) -> dict[str, Any]:
-        """The core's layout, and what one plan for both would take."""
+        """Return the core's layout, and what one plan for both would take."""
         result = self.core.ranked
         return {"core_layout": result.text, "core_order": result.order, "one_plan_step_s": self.single_s}
 
@@ -94,7 +94,7 @@ class JointSearch:
         return tuple(self._ranked(self.maker, self.request))
 
     def plans(self, core: Core) -> tuple[PhasePlan, ...]:
-        """The candidates for a core.
+        """Return the candidates for a core.
 
         Raises:
             GraphError: the job has no such core.
@@ -117,7 +117,7 @@ class JointSearch:
 
 
 def joint_plan(search: JointSearch, training: Masked) -> JointPlan:
-    """The plans of both phases whose cycle takes least.
+    """Return the plans of both phases whose cycle takes least.
 
     Raises:
         GraphError, PlanError: the job has no such core, or no layout fits in both phases.
@@ -173,7 +173,7 @@ def _key(ranked: RankedLayout, work: StepWork) -> tuple[str, str, tuple[int, ...
 
 
 def _phase_plan(maker: JobWork, core: Core, ranked: RankedLayout, work: Any) -> PhasePlan:
-    """A layout in both phases; one that cannot run the core, or whose ranks do not fit, takes for ever there."""
+    """Return a layout in both phases; one that cannot run the core, or whose ranks do not fit, takes for ever there."""
     pricer, never_s = maker.pricer.in_order(ranked.order), float("inf")
     wholes = [work.memory(stage) for stage in range(work.layout.pp)]
     needs = max(whole.total for whole in wholes)

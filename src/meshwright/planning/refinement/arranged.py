@@ -76,7 +76,7 @@ def arranged(ranking: RankedLayouts, effort: str) -> RankedLayouts:
 
 
 def _unlike(ranking: RankedLayouts, most: int) -> list[RankedLayout]:
-    """The best layouts of different degrees."""
+    """Return the best layouts of different degrees."""
     known: dict[tuple[int, ...], RankedLayout] = {}
     for one in ranking.searched.ranking:
         layout = one.layout
@@ -86,7 +86,7 @@ def _unlike(ranking: RankedLayouts, most: int) -> list[RankedLayout]:
 
 
 def _arranged_ranks(ranking: RankedLayouts, ranked: RankedLayout, num_trials: int, may_choose: bool) -> ArrangedRanks:
-    """The devices of one layout of the shortest step; of all devices of the cluster where they may be chosen."""
+    """Return the devices of one layout of the shortest step; of all devices of the cluster where they may be chosen."""
     maker, work = ranking.maker, ranking.search.work(ranked.layout, ranked.order)
     pricer: StepPricer = ranking.search.pricer(ranked.order)
     wires = maker.wires
@@ -103,7 +103,7 @@ def _arranged_ranks(ranking: RankedLayouts, ranked: RankedLayout, num_trials: in
 
 
 def _with_free(hosts: NDArray[np.int64], maker: JobWork) -> list[NDArray[np.int64]]:
-    """The devices of the job's hosts, the job's own first, and of hosts on which it might be."""
+    """Return the devices of the job's hosts, the job's own first, and of hosts on which it might be."""
     device_host, every = maker.cluster.device_host, replace(maker, allocation=None).devices(maker.cluster.num_devices)
     is_free = np.ones(len(every), np.bool_)
     is_free[hosts] = False
@@ -117,7 +117,7 @@ def _with_free(hosts: NDArray[np.int64], maker: JobWork) -> list[NDArray[np.int6
 
 
 def _starts(ranked: RankedLayout, wires: PlacedNetwork, hosts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Orders of hosts by the published surrogate, with few and with many bytes between stages, if a host is one place of it."""
+    """Yield orders of hosts by the published surrogate, with few and with many bytes between stages, each host one place."""
     layout = ranked.layout
     count, width = len(hosts), hosts.shape[1]
     if width != layout.tp * layout.cp or layout.pp * layout.dp != count or count < 4 or layout.pp == 1:

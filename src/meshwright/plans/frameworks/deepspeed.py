@@ -38,7 +38,7 @@ _UNWRITTEN: Values = {
 
 
 def hides_gradients(zero: int, pp: int, precision: str, *, fp32_gradients: bool) -> bool:
-    """Whether ``overlap_comm`` takes effect.
+    """Return whether ``overlap_comm`` takes effect.
 
     Args:
         zero: ZeRO stage.
@@ -64,12 +64,12 @@ def _hidden_gradients(case: LayoutOfModel) -> str:
 
 
 def as_cut(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Memory is counted as DeepSpeed holds it, and sequences are cut as Ulysses does."""
+    """Count memory as DeepSpeed holds it, and cut sequences as Ulysses does."""
     return {"framework": "deepspeed"} | ({"context_parallel": "ulysses"} if keys["cp"] > 1 else {})
 
 
 def as_run(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Gradients hide where ``overlap_comm`` takes effect."""
+    """Return the gradients hide where ``overlap_comm`` takes effect."""
     hides = hides_gradients(keys["zero"], keys["pp"], keys["precision"], fp32_gradients=keys["fp32_gradients"])
     return {"overlap_dp": hides and keys["overlap_dp"], "overlap_pp": False}
 

@@ -15,7 +15,7 @@ from .shared_limits import always, no_other_zero_1, one_grid, priced_as
 
 
 def as_cut(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """FSDP2's parameters and sums, and products of PyTorch's own; whether they are compiled is the script's."""
+    """Return FSDP2's parameters and sums, and products of PyTorch's own; whether they are compiled is the script's."""
     return {"framework": "fsdp2", "async_gradients": False, "fused_accumulation": False}
 
 

@@ -16,7 +16,7 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def layout_keys(text: str, known: Container[str]) -> dict[str, Any]:
-    """The keys that a text spells, as plain data; what follows a file takes the place of its keys.
+    """Return the keys that a text spells, as plain data; what follows a file takes the place of its keys.
 
     Args:
         text: ``tp=8,pp=8,micro_batch=1``, ``layout.yaml`` or ``layout.yaml,pp=4``.
@@ -48,7 +48,7 @@ def layout_keys(text: str, known: Container[str]) -> dict[str, Any]:
 
 
 def strategies_of_layout(text: str, training: str | None, compression: str | None) -> tuple[str | None, str | None]:
-    """How a job is trained and its gradients are coded: as asked for, else as the file of a layout says under these keys.
+    """Return how a job is trained and its gradients are coded: as asked for, else as the file of a layout says under these keys.
 
     Args:
         text: of a layout.

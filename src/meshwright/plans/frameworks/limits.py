@@ -99,11 +99,11 @@ class Framework:
     as_run: Switches = lambda keys: {}
 
     def refusals(self, case: LayoutOfModel, *, as_priced: bool = True) -> Iterator[Refusal]:
-        """Everything that is wrong, in the order of the limits; unless ``as_priced``, without those of figures alone."""
+        """Yield everything that is wrong, in the order of the limits; unless ``as_priced``, without those of figures alone."""
         for limit in self.limits:
             if (as_priced or not limit.of_figures) and (result := limit.refusal(case)) is not None:
                 yield result
 
     def refusal(self, case: LayoutOfModel, *, as_priced: bool = True) -> Refusal | None:
-        """The first thing that is wrong, or None where the framework runs the layout."""
+        """Return the first thing that is wrong, or None where the framework runs the layout."""
         return next(self.refusals(case, as_priced=as_priced), None)

@@ -36,7 +36,7 @@ _UNWRITTEN: Values = {
 
 
 def _groups_of_layers(case: LayoutOfModel) -> bool:
-    """Whether some chunk of the model is no whole number of the groups of layers that are computed again together."""
+    """Return whether some chunk of the model is no whole number of the groups of layers that are computed again together."""
     layout, size = case.layout, case.layout.recompute_num_layers
     if size == 1 or layout.recompute_method == "block" or case.shape is None:
         return False
@@ -49,14 +49,14 @@ def _biased_experts(case: LayoutOfModel) -> bool:
 
 
 def _instances(case: LayoutOfModel) -> bool:
-    """Whether the copies of the optimizer do not divide the replicas of experts."""
+    """Return whether the copies of the optimizer do not divide the replicas of experts."""
     layout = case.layout
     is_partly_sharded = 1 < layout.num_shards < layout.copies
     return layout.ep > 1 and is_partly_sharded and layout.expert_copies % (layout.copies // layout.num_shards) > 0
 
 
 def _halves(case: LayoutOfModel) -> bool:
-    """Whether each rank of a ring has a piece of both halves of the sequence, so that a causal mask costs all ranks the same."""
+    """Return whether each rank of a ring has a piece of both halves of the sequence: a causal mask costs all the same."""
     cp, length = case.layout.cp, case.sequence_length
     return cp > 1 and length is not None and length % (2 * cp) > 0
 

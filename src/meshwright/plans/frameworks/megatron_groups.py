@@ -25,7 +25,7 @@ MAPPED_ORDER = "tp-cp-ep-pp-dp"
 
 
 def rank_groups(sizes: Mapping[str, int], order: str, axes: str) -> NDArray[np.int64]:
-    """The groups of ranks that differ along some axes only, in Megatron's sequence.
+    """Return the groups of ranks that differ along some axes only, in Megatron's sequence.
 
     Args:
         sizes: degree of each axis in ``order``.
@@ -45,17 +45,17 @@ def rank_groups(sizes: Mapping[str, int], order: str, axes: str) -> NDArray[np.i
 
 
 def dense_sizes(degrees: ParallelDegrees) -> dict[str, int]:
-    """Axes of the ranks that hold the dense layers."""
+    """Return the axes of the ranks that hold the dense layers."""
     return {"tp": degrees.tp, "cp": degrees.cp, "ep": 1, "dp": degrees.dp, "pp": degrees.pp}
 
 
 def expert_sizes(degrees: ParallelDegrees) -> dict[str, int]:
-    """Axes of the ranks that hold the experts, whose tensor-parallel degree is ``etp``: what it and ``ep`` leave are replicas."""
+    """Return axes of the ranks that hold the experts, of tensor-parallel degree ``etp``: the rest are replicas."""
     return {"tp": degrees.expert_tp, "cp": 1, "ep": degrees.ep, "dp": degrees.expert_copies, "pp": degrees.pp}
 
 
 def allows(degrees: ParallelDegrees, order: str) -> bool:
-    """Whether Megatron starts in this order.
+    """Return whether Megatron starts in this order.
 
     The pipelines of dense and expert ranks must be the same ranks, and any order but the default counts as unusable
     with expert parallelism: groups of experts would leave their pipeline stage.
@@ -67,7 +67,7 @@ def allows(degrees: ParallelDegrees, order: str) -> bool:
 
 
 def groups(degrees: ParallelDegrees, order: str) -> dict[str, NDArray[np.int64]]:
-    """Every kind of group that Megatron makes of these degrees, by the axes along which its ranks differ.
+    """Return every kind of group that Megatron makes of these degrees, by the axes along which its ranks differ.
 
     ``expert-dp`` and ``tp-ep`` are groups of the expert ranks, ``ep`` too; all others of the dense ranks.
     """

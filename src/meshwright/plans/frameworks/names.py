@@ -35,7 +35,7 @@ OTHER_NAMES = {
 
 
 def unknown_layout_key(key: str, field: str, known: Iterable[str]) -> PlanError:
-    """The refusal of a key, which names the one that is meant."""
+    """Return the refusal of a key, which names the one that is meant."""
     own = OTHER_NAMES.get(key.lower().replace("-", "_"))
     if own is not None and own in known:
         return PlanError(f"unknown key; here it is {own!r}", field=field)

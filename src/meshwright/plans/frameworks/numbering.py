@@ -18,29 +18,29 @@ Numbering = Callable[[Layout, str, int], bool]
 
 
 def in_any_order(layout: Layout, order: str, devices_per_host: int) -> bool:
-    """The script makes its groups of the ranks as they are."""
+    """Keep the ranks: the script makes its groups of them as they are."""
     return True
 
 
 def as_layout(layout: Layout, order: str, devices_per_host: int) -> bool:
-    """Ranks are numbered as the layout's own are: tp fastest, then cp, dp and pp."""
+    """Order ranks as the layout's own are: tp fastest, then cp, dp and pp."""
     return bool((numbers(layout, order) == np.arange(layout.world)).all())
 
 
 def by_hosts(layout: Layout, order: str, devices_per_host: int) -> bool:
-    """The framework numbers ranks as the layout does, and hosts are listed in that order."""
+    """Order ranks as the layout does, and list hosts in that order."""
     return _are_runs(layout, order, devices_per_host, np.arange(layout.world))
 
 
 def as_megatron(layout: Layout, order: str, devices_per_host: int) -> bool:
-    """Whether Megatron numbers ranks so: as `by_hosts`, or with ``--use-tp-pp-dp-mapping`` where it allows that."""
+    """Return whether Megatron numbers ranks so: as `by_hosts`, or with ``--use-tp-pp-dp-mapping`` where it allows that."""
     if by_hosts(layout, order, devices_per_host):
         return True
     return allows(layout, MAPPED_ORDER) and _are_runs(layout, order, devices_per_host, numbers(layout, "tp-cp-pp-dp"))
 
 
 def _are_runs(layout: Layout, order: str, devices_per_host: int, own: np.ndarray) -> bool:
-    """Whether the ranks of each host follow one another in the framework's numbering ``own``, ``(world,)``."""
+    """Return whether the ranks of each host follow one another in the framework's numbering ``own``, ``(world,)``."""
     per_host = min(devices_per_host, layout.world)
     hosts = np.empty(layout.world, np.int64)
     hosts[own] = numbers(layout, order) // per_host

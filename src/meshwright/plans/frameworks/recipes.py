@@ -28,7 +28,7 @@ class ModelClass(settings.Settings):
     num_experts: settings.Count = 1
 
     def has(self, shape: TransformerKeys) -> bool:
-        """Whether a model is of the class."""
+        """Return whether a model is of the class."""
         return all(getattr(shape, name) == size for name, size in self)
 
 
@@ -48,7 +48,7 @@ class Recipe(settings.Settings):
     @field_validator("layout", mode="before")
     @classmethod
     def _whole(cls, keys: Any, info: ValidationInfo) -> Any:
-        """The layout on all devices: ``dp`` is what is left of them, and the schedule 1F1B or interleaved where it has stages."""
+        """Return the layout on all devices: ``dp`` is what is left of them, the schedule 1F1B or interleaved."""
         if not isinstance(keys, dict) or not {"num_devices", "global_batch"} <= info.data.keys():
             return keys
         degrees = [keys.get(axis, 1) for axis in ("tp", "cp", "pp")]
@@ -74,7 +74,7 @@ class Recipe(settings.Settings):
         return f"{self.maker} on {self.num_devices} {self.device}, {self.global_batch} sequences of {self.sequence_length}"
 
     def keys(self, num_devices: int) -> dict[str, Any]:
-        """The keys of the layout on a number of devices, scaled by data parallelism, without the batch.
+        """Return the keys of the layout on a number of devices, scaled by data parallelism, without the batch.
 
         Raises:
             PlanError: the devices are no whole number of replicas.
@@ -92,7 +92,7 @@ class Recipes(settings.Settings):
     recipes: tuple[Recipe, ...]
 
     def of(self, shape: TransformerKeys, device: str, sequence_length: int) -> list[Recipe]:
-        """The recipes for a model on a device with sequences of about this length."""
+        """Return the recipes for a model on a device with sequences of about this length."""
         return [
             recipe
             for recipe in self.recipes
@@ -104,12 +104,12 @@ class Recipes(settings.Settings):
 
 @cache
 def shipped_recipes() -> Recipes:
-    """The recipes that come with the package."""
+    """Return the recipes that come with the package."""
     return settings.load(Recipes, Path(str(resources("meshwright.configs"))) / "recipes.yaml")
 
 
 def load_recipes(path: str | Path | None) -> Recipes:
-    """The recipes that come with the package, before them those of a file, which may name the same classes of models.
+    """Return the recipes that come with the package, before them those of a file, which may name the same classes of models.
 
     Raises:
         InputFileError: the file is missing.

@@ -16,24 +16,24 @@ LAYERWISE: Values = {"recompute_method": ("uniform",), "recompute_num_layers": (
 
 
 def is_pipelined(case: LayoutOfModel) -> bool:
-    """Whether there are stages."""
+    """Return whether there are stages."""
     return case.layout.pp > 1
 
 
 def is_interleaved(case: LayoutOfModel) -> bool:
-    """Whether a stage has several chunks that take turns."""
+    """Return whether a stage has several chunks that take turns."""
     return case.layout.pp > 1 and case.layout.schedule == "interleaved"
 
 
 def has_experts(case: LayoutOfModel) -> bool:
-    """Whether the model has experts, as far as that is known."""
+    """Return whether the model has experts, as far as that is known."""
     if case.shape is None:
         return case.layout.ep > 1
     return case.shape.num_experts > 1 or any(kind.num_experts > 1 for kind in case.shape.other_layers or ())
 
 
 def one_grid(title: str) -> tuple[Limit, ...]:
-    """Neither parts of volumes nor stages with meshes of their own."""
+    """Require neither parts of volumes nor stages with meshes of their own."""
 
     def problem(case: LayoutOfModel) -> str:
         layout = case.layout
@@ -49,17 +49,17 @@ def one_grid(title: str) -> tuple[Limit, ...]:
 
 
 def priced_as(title: str, name: str) -> Limit:
-    """The values of ``framework``: a layout that is priced as another framework runs it has another framework's figures."""
+    """Return the values of ``framework``: a layout priced as another framework runs it has another framework's figures."""
     return Limit("framework", f"the layout is priced as another framework runs it; {title}'s is {name}", (None, name))
 
 
 def without(whose: str, switches: Values) -> tuple[Limit, ...]:
-    """Keys that have no other values than these."""
+    """Return the keys that have no other values than these."""
     return tuple(Limit(key, f"is not among {whose} that are written here", values) for key, values in switches.items())
 
 
 def schedules(problem: str, *values: str) -> Limit:
-    """The schedules of a pipeline, and which of them is nearest to another."""
+    """Return the schedules of a pipeline, and which of them is nearest to another."""
 
     def with_nearest(case: LayoutOfModel) -> str:
         nearest = {EAGER: "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"}
@@ -72,13 +72,13 @@ def schedules(problem: str, *values: str) -> Limit:
 
 
 def no_other_zero_1(title: str) -> Limit:
-    """The optimizer sharded by another key than ``zero``, which only Megatron-LM takes."""
+    """Return the optimizer sharded by another key than ``zero``, which only Megatron-LM takes."""
     problem = f"{title} takes ZeRO stages; zero=1 shards the optimizer, where it has that stage"
     return Limit("distributed_optimizer", problem, (False,), lambda case: case.layout.copies > 1 and case.layout.zero == 0)
 
 
 def key_value_heads(problem: str) -> Limit:
-    """Tensor parallelism that does not divide the heads of keys and values; ``{}`` in the problem is their number."""
+    """Refuse tensor parallelism that does not divide the heads of keys and values; ``{}`` in the problem is their number."""
 
     def counts(case: LayoutOfModel) -> bool:
         shape = case.shape
@@ -88,5 +88,5 @@ def key_value_heads(problem: str) -> Limit:
 
 
 def always(title: str, **switches: bool) -> tuple[Limit, ...]:
-    """Switches that a framework has at one value, whatever is priced."""
+    """Return the switches that a framework has at one value, whatever is priced."""
     return tuple(Limit(key, f"{title} has it always so", (value,), of_figures=True) for key, value in switches.items())

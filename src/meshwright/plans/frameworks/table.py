@@ -16,7 +16,7 @@ from .torchtitan import TORCHTITAN
 
 
 def framework(name: str) -> Framework:
-    """The framework of a name.
+    """Return the framework of a name.
 
     Raises:
         PlanError: there is none.
@@ -30,7 +30,7 @@ def framework(name: str) -> Framework:
 
 
 def frameworks_text(case: LayoutOfModel, order: str, devices_per_host: int, *, has_layers: bool) -> str:
-    """One line: which frameworks run a layout, and which key keeps the others from it; a script may run any.
+    """Return one line: which frameworks run a layout, and which key keeps the others from it; a script may run any.
 
     Args:
         case: the layout and its model.

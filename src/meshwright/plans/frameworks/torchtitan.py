@@ -33,31 +33,31 @@ from .shared_limits import (
 
 
 def _has_uneven_rounds(case: LayoutOfModel) -> bool:
-    """Whether the micro-batches of an interleaved schedule are no multiple of its rounds, as PyTorch counts them."""
+    """Return whether the micro-batches of an interleaved schedule are no multiple of its rounds, as PyTorch counts them."""
     number = case.layout.num_micro_batches
     return is_interleaved(case) and number % max(1, number // case.layout.pp) > 0
 
 
 def _tears_experts(case: LayoutOfModel) -> bool:
-    """Whether groups of experts do not divide the ranks that share one copy, those of tp with them where experts are whole."""
+    """Return whether groups of experts do not divide the ranks that share one copy, those of tp too for whole experts."""
     layout = case.layout
     return layout.ep > 1 and layout.num_shards * layout.tp % (layout.ep * layout.expert_tp) > 0
 
 
 def _has_uneven_pieces(case: LayoutOfModel) -> bool:
-    """Whether a sequence is no multiple of two pieces of each rank that shares it."""
+    """Return whether a sequence is no multiple of two pieces of each rank that shares it."""
     length = case.sequence_length
     return length is not None and length % (2 * case.layout.tp * case.layout.cp) > 0
 
 
 def _is_whole(case: LayoutOfModel) -> bool:
-    """Whether every rank holds whole parameters of its part of the model, so that FSDP wraps nothing."""
+    """Return whether every rank holds whole parameters of its part of the model, so that FSDP wraps nothing."""
     layout = case.layout
     return layout.num_shards == 1 and layout.cp == 1 and layout.tp * layout.pp > 1
 
 
 def as_cut(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """FSDP2's parameters and sums, products of PyTorch's own, and the compiler, which the configuration turns on."""
+    """Return FSDP2's parameters and sums, products of PyTorch's own, and the compiler, which the configuration turns on."""
     return {"framework": "fsdp2", "async_gradients": False, "fused_accumulation": False, "compile": True}
 
 

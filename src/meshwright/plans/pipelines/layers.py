@@ -6,7 +6,7 @@ from ..partition import Layout
 
 
 def chunk_sizes(num_layers: int, num_chunks: int, less: tuple[int, int]) -> tuple[int, ...]:
-    """Layers of each chunk; less than none where the first or the last is to have too few.
+    """Return the layers of each chunk; less than none where the first or the last is to have too few.
 
     They are spread evenly; what is left over goes to chunks from the middle outwards, away from embedding and head.
 
@@ -26,15 +26,15 @@ def chunk_sizes(num_layers: int, num_chunks: int, less: tuple[int, int]) -> tupl
 
 
 def less_layers(layout: Layout) -> tuple[int, int]:
-    """Layers that the first and the last chunk of a layout have less than the others."""
+    """Return the layers that the first and the last chunk of a layout have less than the others."""
     return layout.first_stage_less_layers, layout.last_stage_less_layers
 
 
 def least_layers(num_layers: int, layout: Layout) -> int:
-    """Layers of the smallest chunk of a layout, or less than none."""
+    """Return the layers of the smallest chunk of a layout, or less than none."""
     return min(chunk_sizes(num_layers, layout.pp * layout.virtual_stages, less_layers(layout)))
 
 
 def layers_of_chunks(num_layers: int, layout: Layout) -> tuple[int, ...]:
-    """Layers of each chunk of a layout, in the model's order: those that it says, or as `chunk_sizes` spreads them."""
+    """Return the layers of each chunk of a layout, in the model's order: those that it says, or as `chunk_sizes` spreads them."""
     return layout.stage_layers or chunk_sizes(num_layers, layout.pp * layout.virtual_stages, less_layers(layout))

@@ -44,7 +44,7 @@ class DeclaredSteps(settings.Settings):
         return 1.0 if self.exactness == "exact" else self.multiplier
 
     def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Bytes that a rank holds in addition: none where parameters are averaged in place, or on hosts of their own.
+        """Return the bytes that a rank holds in addition: none where parameters are averaged in place, or on hosts of their own.
 
         Nor does a masked job: the whole model and its optimizer are held in both phases, and the mask is known by its key.
 
@@ -72,12 +72,12 @@ def _spelled(value: Any) -> str:
 
 
 def kinds_of(union: Any) -> dict[str, Any]:
-    """The kinds of a union of strategies, or of codes, by name."""
+    """Return the kinds of a union of strategies, or of codes, by name."""
     return {str(one.model_fields["kind"].default): one for one in get_args(union)}
 
 
 def build_strategy(data: dict[str, Any], kinds: dict[str, Any], *, field: str, default: str | None = None) -> Any:
-    """The strategy, or the code, of plain data.
+    """Return the strategy, or the code, of plain data.
 
     Args:
         data: its keys.
@@ -95,7 +95,7 @@ def build_strategy(data: dict[str, Any], kinds: dict[str, Any], *, field: str, d
 
 
 def split_strategies(text: str, kinds: Any, *, field: str) -> list[dict[str, Any]]:
-    """The keys of each strategy of a text, every combination of the values with ``|`` between them by itself.
+    """Return the keys of each strategy of a text, every combination of the values with ``|`` between them by itself.
 
     Raises:
         PlanError: no kind, a key twice, or a text that is no ``key=value``.

@@ -49,7 +49,7 @@ class LocalUpdate(DeclaredSteps):
     @field_validator("cuts", mode="before")
     @classmethod
     def _of_text(cls, cuts: Any) -> Any:
-        """``2`` and ``2/4``, as a command line spells them."""
+        """Parse ``2`` and ``2/4``, as a command line spells them."""
         if isinstance(cuts, bool | float):
             raise ValueError("must read STAGES, or STAGES/STAGES/...")
         if isinstance(cuts, int):
@@ -93,20 +93,20 @@ class LocalUpdate(DeclaredSteps):
         return max(self.left_epochs, self.right_epochs) + self.recovery_epochs
 
     def part_bounds(self, num_stages: int) -> tuple[tuple[int, int], ...]:
-        """The first stage of each part and the one behind its last."""
+        """Return the first stage of each part and the one behind its last."""
         cuts = range(1, num_stages) if self.cuts is None else self.cuts
         return tuple(pairwise((0, *cuts, num_stages)))
 
     def depth(self, num_blocks: int) -> int:
-        """Blocks that an error goes through, ``D``: all of a chain, one in ``stride`` of them, or one."""
+        """Return the blocks that an error goes through, ``D``: all of a chain, one in ``stride`` of them, or one."""
         if self.feedback_depth is not None:
             return self.feedback_depth
         return {"sil": 1, "dfa": 1, "greedy": 1, "rec-lra": -(-num_blocks // self.stride)}[self.preset]
 
     def error_stride(self, num_blocks: int) -> int:
-        """How many blocks behind a block the one is whose error it gets, see `depth`."""
+        """Return how many blocks behind a block the one is whose error it gets, see `depth`."""
         return -(-num_blocks // self.depth(num_blocks))
 
     def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Feedback weights in 4 bytes each."""
+        """Return the feedback weights in 4 bytes each."""
         return 4.0 * self.extra_parameters

@@ -26,7 +26,7 @@ def problem_of(
     sequential_step_s: NDArray[np.float64],
     mean_interarrival_s: float,
 ) -> Problem:
-    """The arrays of a scenario, without any placement by the published rule.
+    """Return the arrays of a scenario, without any placement by the published rule.
 
     Args:
         settings: the rules of the game.
@@ -83,16 +83,16 @@ def problem_of(
 
 
 def degree_weights(space: DecisionSpace) -> NDArray[np.float64]:
-    """Weight of each block of a degree in best fit and alignment, so that every degree counts the same, ``(d,)``."""
+    """Return the weight of each block of a degree in best fit and alignment, so that every degree counts the same, ``(d,)``."""
     weights: NDArray[np.float64] = 1.0 / np.bincount(space.degree, minlength=len(space.degrees))
     return weights
 
 
 def horizon(mean_interarrival_s: float) -> float:
-    """How far ahead alignment looks, in seconds."""
+    """Return how far ahead alignment looks, in seconds."""
     return HORIZON * mean_interarrival_s
 
 
 def deadline_tolerance(settings: ScenarioSettings) -> float:
-    """Share by which a completion time may exceed its limit, for rounding."""
+    """Return the share by which a completion time may exceed its limit, for rounding."""
     return 0.0 if settings.defects.strict_deadline else DEADLINE_TOLERANCE

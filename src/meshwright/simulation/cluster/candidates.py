@@ -66,7 +66,7 @@ def list_blocks(problem, episodes, e, first, blocks, class_s, free):  # type: ig
 
 @njit
 def _mark(neighbours, free, start):  # type: ignore[no-untyped-def]
-    """A hash of what taking a block costs: of the number of blocks of each shape at each level."""
+    """Return a hash of what taking a block costs: of the number of blocks of each shape at each level."""
     mark = np.uint64(0)
     for level in range(free.shape[0]):
         for group in range(len(start) - 1):
@@ -138,7 +138,7 @@ def find_candidates(problem, episodes, e):  # type: ignore[no-untyped-def]
 
 @njit
 def obstacle_of_place(episodes, e):  # type: ignore[no-untyped-def]
-    """Why a job finds no block now: no device is free, or no block is."""
+    """Return why a job finds no block now: no device is free, or no block is."""
     for i in range(episodes.free_at_s.shape[1]):
         if episodes.free_at_s[e, i] <= episodes.now_s[e]:
             return Outcome.NO_BLOCK
@@ -191,7 +191,7 @@ def _choose(problem, episodes, e, blocks, class_s):  # type: ignore[no-untyped-d
 
 @njit
 def _mark_placeable(problem, episodes, e, allowed_s):  # type: ignore[no-untyped-def]
-    """Which candidates can be chosen: those with a block, in time, that no earlier one has; whether any can."""
+    """Return which candidates can be chosen: those with a block, in time, that no earlier one has; whether any can."""
     any_candidate = False
     for a in range(1, len(problem.candidate_rule)):
         block = episodes.candidate_block[e, a]

@@ -103,7 +103,7 @@ class Decision:
         return {**rows, "completion_s": self.completion_s, "device_s": self.device_seconds}
 
     def beating(self, candidate: int) -> NDArray[np.int64]:
-        """The candidates that can be placed and beat one in predicted time and in devices, the fastest first.
+        """Return the candidates that can be placed and beat one in predicted time and in devices, the fastest first.
 
         They are worse in neither and better in one; of equally fast ones those on fewer devices come first. So the first of them
         is itself beaten by none.
@@ -139,7 +139,7 @@ class Decision:
 
 
 def decision(scenario: Scenario, episodes: Episodes, e: int) -> Decision:
-    """The decision that episode ``e`` waits for."""
+    """Return the decision that episode ``e`` waits for."""
     k = int(episodes.job[e])
     now_s = float(episodes.now_s[e])
     problem, block = scenario.problem, episodes.candidate_block[e].copy()
@@ -168,7 +168,7 @@ def decision(scenario: Scenario, episodes: Episodes, e: int) -> Decision:
 
 
 def decision_on_empty(scenario: Scenario, graph_id: int, num_steps: int, allowed_s: float) -> Decision:
-    """The decision of a job that comes to an empty cluster at time 0, with no job after it.
+    """Return the decision of a job that comes to an empty cluster at time 0, with no job after it.
 
     The same figures as `decision` shows of an episode that begins with this job, but found without the arrays of an
     episode: their memory grows with the pairs of blocks that share a device, and compiling the dynamics takes longer
@@ -228,7 +228,7 @@ def decision_on_empty(scenario: Scenario, graph_id: int, num_steps: int, allowed
 
 
 def can_decide_on_empty(scenario: Scenario) -> bool:
-    """Whether `decision_on_empty` knows the rules of a scenario: our own semantics and rules that take one block."""
+    """Return whether `decision_on_empty` knows the rules of a scenario: our own semantics and rules that take one block."""
     return scenario.simulator is None and set(scenario.settings.placement_rules) <= set(ONE_BLOCK_RULES)
 
 
@@ -243,7 +243,7 @@ def _lost_on_empty(space: DecisionSpace) -> NDArray[np.float64]:
 
 
 def _shown_by_published_mask(scenario: Scenario, episodes: Episodes, e: int) -> NDArray[np.bool_]:
-    """As published, degrees for which as many devices are free; without that defect, those that have a place now."""
+    """Return, as published, degrees for which as many devices are free; without that defect, those that have a place now."""
     is_published = scenario.problem.candidate_rule == Rule.PUBLISHED
     if not scenario.settings.defects.mask_ignores_occupancy:
         return np.asarray(is_published & (episodes.candidate_block[e] >= 0))

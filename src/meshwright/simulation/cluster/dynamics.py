@@ -137,7 +137,7 @@ def drain(problem, episodes, e):  # type: ignore[no-untyped-def]
 
 @njit
 def _fix_time(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
-    """The first placement of a graph and degree in an episode fixes their step time, even if it then misses the deadline."""
+    """Fix the step time of a graph and degree by their first placement in an episode, even if it then misses the deadline."""
     block = episodes.candidate_block[e, candidate]
     if block < 0:
         return
@@ -148,7 +148,7 @@ def _fix_time(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
 
 @njit
 def _reason(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
-    """Why the current job is turned away; the published first fit may be tried where it fails."""
+    """Return why the current job is turned away; the published first fit may be tried where it fails."""
     if candidate == 0 or problem.candidate_rule[candidate] != Rule.PUBLISHED:
         return episodes.obstacle[e]
     return obstacle_of_place(episodes, e) if episodes.candidate_block[e, candidate] < 0 else Outcome.DEADLINE

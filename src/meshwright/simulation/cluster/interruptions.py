@@ -95,7 +95,7 @@ def interruptions(
     devices: NDArray[np.int64],
     num_devices: int,
 ) -> Interruptions:
-    """The settings for the compiled functions.
+    """Return the settings for the compiled functions.
 
     Args:
         failures: as in the scenario.
@@ -140,7 +140,7 @@ def draw_interruptions(problem, episodes, e):  # type: ignore[no-untyped-def]
 
 @njit
 def place(problem, episodes, e, k, work_s):  # type: ignore[no-untyped-def]
-    """Job ``k`` has just been placed on its block and runs for so long if nothing interrupts it."""
+    """Place job ``k`` on its block, where it runs for so long if nothing interrupts it."""
     choice = problem.interruptions
     block = episodes.block[e, k]
     for i in range(problem.start[block], problem.start[block + 1]):
@@ -153,7 +153,7 @@ def place(problem, episodes, e, k, work_s):  # type: ignore[no-untyped-def]
 
 @njit
 def next_s(episodes, e, now_s):  # type: ignore[no-untyped-def]
-    """Time at which the next device fails or the next job is preempted, in seconds."""
+    """Return the time at which the next device fails or the next job is preempted, in seconds."""
     found_s = np.inf
     for i in range(episodes.holder.shape[1]):
         found_s = min(found_s, episodes.fails_at_s[e, i])
@@ -193,7 +193,7 @@ def happen(problem, episodes, e, now_s):  # type: ignore[no-untyped-def]
 
 @njit
 def _interrupt(problem, episodes, e, k, now_s, ready_s):  # type: ignore[no-untyped-def]
-    """Job ``k`` falls back to its last checkpoint and restarts when its block is ready, not before ``ready_s``."""
+    """Set job ``k`` back to its last checkpoint; it restarts when its block is ready, not before ``ready_s``."""
     choice = problem.interruptions
     block = episodes.block[e, k]
     work_s = episodes.work_s[e, k]

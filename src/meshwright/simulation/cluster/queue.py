@@ -13,14 +13,14 @@ from .state import Outcome
 
 @njit
 def limit_s(problem, episodes, e, k):  # type: ignore[no-untyped-def]
-    """How long job ``k`` may run if it starts now."""
+    """Return how long job ``k`` may run if it starts now."""
     waited_s = episodes.now_s[e] - episodes.arrival_s[e, k]
     return episodes.allowed_s[e, k] * (1.0 + problem.deadline_tolerance) - waited_s
 
 
 @njit
 def timed_as(problem, episodes, e, graph, block):  # type: ignore[no-untyped-def]
-    """Placement class whose figures hold for a graph on a block or placement: its own, or that which the episode has fixed."""
+    """Return the placement class whose figures hold for a graph on a block: its own, or that which the episode has fixed."""
     if problem.is_keyed_by_degree:
         fixed = episodes.fixed_block[e, graph, problem.degree[block]]
         if fixed >= 0:
@@ -30,7 +30,7 @@ def timed_as(problem, episodes, e, graph, block):  # type: ignore[no-untyped-def
 
 @njit
 def class_durations_s(problem, episodes, e, k):  # type: ignore[no-untyped-def]
-    """How long job ``k`` runs on the blocks of each class, infinite where it cannot, ``(c,)``."""
+    """Return how long job ``k`` runs on the blocks of each class, infinite where it cannot, ``(c,)``."""
     graph, num_steps = episodes.graph_id[e, k], episodes.num_steps[e, k]
     result = np.full(problem.num_classes, np.inf)
     for c in range(problem.num_classes):
@@ -46,7 +46,7 @@ def class_durations_s(problem, episodes, e, k):  # type: ignore[no-untyped-def]
 
 @njit
 def can_wait(problem, episodes, e):  # type: ignore[no-untyped-def]
-    """Whether the current job would wait (or go on waiting) if it were turned down now."""
+    """Return whether the current job would wait (or go on waiting) if it were turned down now."""
     if episodes.queue_index[e] < episodes.num_waiting[e]:
         return True
     return episodes.num_waiting[e] < problem.queue_capacity and episodes.obstacle[e] != Outcome.DEADLINE
@@ -54,7 +54,7 @@ def can_wait(problem, episodes, e):  # type: ignore[no-untyped-def]
 
 @njit
 def enter(problem, episodes, e, k):  # type: ignore[no-untyped-def]
-    """Job ``k`` waits, behind all that come before it in the order of the queue."""
+    """Let job ``k`` wait, behind all that come before it in the order of the queue."""
     key, place = _key(problem, episodes, e, k), episodes.num_waiting[e]
     while place > 0 and _key(problem, episodes, e, episodes.waiting[e, place - 1]) > key:
         episodes.waiting[e, place] = episodes.waiting[e, place - 1]
@@ -75,7 +75,7 @@ def _key(problem, episodes, e, k):  # type: ignore[no-untyped-def]
 
 @njit
 def expire(problem, episodes, e):  # type: ignore[no-untyped-def]
-    """Waiting jobs whose deadline no block could meet any more leave as blocked."""
+    """Block waiting jobs whose deadline no block could meet any more."""
     i = 0
     while i < episodes.num_waiting[e]:
         k = episodes.waiting[e, i]

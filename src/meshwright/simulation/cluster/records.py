@@ -88,19 +88,19 @@ class EpisodeRecord:
         return self.start_s - self.arrival_s
 
     def counts(self, jobs: slice = slice(None)) -> dict[str, int]:
-        """How many of a range of jobs met each outcome, by the outcome's word; rare ones only where there are any."""
+        """Return how many of a range of jobs met each outcome, by the outcome's word; rare ones only where there are any."""
         result = np.bincount(self.outcome[jobs], minlength=len(Outcome))
         rare = (Outcome.UNDECIDED, Outcome.EXPIRED, Outcome.WAITING, Outcome.RUNNING)
         return {OUTCOME_WORDS[o]: int(result[o]) for o in Outcome if o not in rare or result[o]}
 
     def blocking_rate(self, jobs: slice = slice(None)) -> float:
-        """Share of a range of jobs that count as blocked; those that wait do not count."""
+        """Return the share of a range of jobs that count as blocked; those that wait do not count."""
         served = self.is_served[jobs][~self.is_waiting[jobs]]
         arrived = len(served) + self.num_undecided
         return float((len(served) - served.sum()) / arrived) if arrived else 0.0
 
     def devices_of(self, k: int, scenario: Scenario) -> NDArray[np.int64]:
-        """Devices of a placed job, in rank order where it holds one block."""
+        """Return the devices of a placed job, in rank order where it holds one block."""
         return self.several[k] if k in self.several else scenario.space.block(int(self.block[k]))
 
     @property
@@ -112,7 +112,7 @@ class EpisodeRecord:
         return held
 
     def to_data(self, scenario: Scenario) -> list[dict[str, Any]]:
-        """A row per job, with names for numbers; absent values are None."""
+        """Return a row per job, with names for numbers; absent values are None."""
         names = [graph.name for graph in scenario.workload.graphs]
         rows = []
         for k in range(len(self.arrival_s)):
@@ -145,7 +145,7 @@ class EpisodeRecord:
 
 
 def record(scenario: Scenario, episodes: Episodes, e: int) -> EpisodeRecord:
-    """A copy of what happened in episode ``e`` so far."""
+    """Return a copy of what happened in episode ``e`` so far."""
     jobs = slice(0, scenario.settings.num_jobs)
     if scenario.problem.interruptions.is_on and episodes.job[e] >= scenario.settings.num_jobs:
         episodes, e = Episodes(**{name: values[e : e + 1].copy() for name, values in episodes._asdict().items()}), 0

@@ -108,17 +108,17 @@ class Scenario:
         return (*named, *("all-blocks" for _ in range(len(self._problem.candidate_rule) - len(named))))
 
     def degree_of(self, block: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Ranks of jobs on blocks or placements; zero where there is none (-1)."""
+        """Return the ranks of jobs on blocks or placements; zero where there is none (-1)."""
         result: NDArray[np.int64] = np.where(block >= 0, self.problem.degrees[self.problem.degree[block]], 0)
         return result
 
     def devices_of(self, block: int) -> NDArray[np.int64]:
-        """Devices of a block in rank order, or of a placement by the published rule, ascending."""
+        """Return the devices of a block in rank order, or of a placement by the published rule, ascending."""
         problem = self.problem
         return problem.devices[problem.start[block] : problem.start[block + 1]]
 
     def splits(self, graph: JobGraph, degree: int) -> OpSplits:
-        """How far each op of a job is cut that gets a number of ranks."""
+        """Return how far each op of a job is cut that gets a number of ranks."""
         rule = self.settings.splitting if self.simulator is None else SplitSettings(rule="sip-ml", quantum_us=QUANTUM_MS * 1e3)
         return rule.splits(graph, degree)
 
@@ -145,7 +145,7 @@ class Scenario:
         return replace(arrivals, deadline_fraction=draw_without_clipping(rng, deadline, num_jobs))
 
     def new_episodes(self, num_episodes: int) -> Episodes:
-        """Arrays for a number of episodes, to be filled by `reset`."""
+        """Return arrays for a number of episodes, to be filled by `reset`."""
         return new_episodes(self.problem, num_episodes, self.settings.num_jobs, self.cluster.num_devices)
 
     def reset(self, episodes: Episodes, e: int, arrivals: Arrivals, seed: int = 0) -> None:

@@ -128,7 +128,7 @@ class Episodes(NamedTuple):
 
 
 def new_episodes(problem: Problem, num_episodes: int, num_jobs: int, num_devices: int) -> Episodes:
-    """Arrays for episodes that `start` fills."""
+    """Return arrays for episodes that `start` fills."""
     e, k, a, b = num_episodes, num_jobs + 1, problem.num_candidates, problem.num_blocks
     fixed = (len(problem.sequential_step_s), len(problem.degrees)) if problem.is_keyed_by_degree else (0, 0)
     is_on = problem.interruptions.is_on

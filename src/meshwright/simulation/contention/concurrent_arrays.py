@@ -110,7 +110,7 @@ class KernelState(NamedTuple):
 
 
 def work_of(jobs: Sequence[PlacedJob], sent: Sequence[Messages]) -> Work:
-    """The tasks of all jobs, one job after another.
+    """Return the tasks of all jobs, one job after another.
 
     Args:
         jobs: what runs.
@@ -171,7 +171,7 @@ def work_of(jobs: Sequence[PlacedJob], sent: Sequence[Messages]) -> Work:
 
 
 def _touches(execution: ExecutionGraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Task and stream of each touch, by task: what it holds, and the communication streams of who takes part."""
+    """Return the task and stream of each touch, by task: what it holds, and the communication streams of who takes part."""
     messages, tasks = execution.messages, np.arange(execution.num_tasks)
     task = np.append(
         np.repeat(tasks, np.diff(execution.stream_start)),
@@ -183,7 +183,7 @@ def _touches(execution: ExecutionGraph) -> tuple[NDArray[np.int64], NDArray[np.i
 
 
 def new_state(work: Work) -> KernelState:
-    """Arrays in which nothing has started."""
+    """Return arrays in which nothing has started."""
     t, num_streams, num_touches = len(work.rank), len(work.partner), len(work.touches)
     return arrays_of(
         KernelState,

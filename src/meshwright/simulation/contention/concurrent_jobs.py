@@ -56,7 +56,7 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster) -> list[Times]:
 
 
 def _traffic(sent_by: Sequence[tuple[Messages, list[tuple[int, ...]]]], cluster: Cluster) -> tuple[Links, Flows]:
-    """The flows of all jobs that share links, and the links that they cross."""
+    """Return the flows of all jobs that share links, and the links that they cross."""
     paths = [path for _, of_job in sent_by for path in of_job]
     payload_bytes = np.concatenate([np.zeros(0), *(messages.flow_bytes for messages, _ in sent_by)])
     flows = Flows.from_paths(paths, payload_bytes, np.zeros(len(paths)))

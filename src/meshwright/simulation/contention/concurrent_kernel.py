@@ -233,7 +233,7 @@ def _send(w, v, s, now_s):  # type: ignore[no-untyped-def]
 
 @_inlined
 def _touch(w, v, i):  # type: ignore[no-untyped-def]
-    """A task makes its streams busy."""
+    """Make a task's streams busy."""
     _mark(v, i)
     for c in range(w.touch_start[i], w.touch_start[i + 1]):
         stream = w.touches[c]
@@ -247,7 +247,7 @@ def _touch(w, v, i):  # type: ignore[no-untyped-def]
 
 @_inlined
 def _leave(w, v, i):  # type: ignore[no-untyped-def]
-    """A task no longer makes its streams busy."""
+    """Release the streams of a task."""
     for c in range(w.touch_start[i], w.touch_start[i + 1]):
         stream = w.touches[c]
         v.num_here[stream] -= 1

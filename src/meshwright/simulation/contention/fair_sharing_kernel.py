@@ -144,7 +144,7 @@ def end(s, flow):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def fill(s):  # type: ignore[no-untyped-def]
-    """Progressive filling: write the fair rate of every flow under way to ``new_rate``."""
+    """Fill progressively : write the fair rate of every flow under way to ``new_rate``."""
     for i in range(s.sizes[0]):
         s.new_rate[s.active[i]] = -1.0
     if s.has_classes:
@@ -164,7 +164,7 @@ def fill(s):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def _fill_by_class(s):  # type: ignore[no-untyped-def]
-    """The same, class by class: each fills what the ones before it leave of the links; where nothing is left it waits."""
+    """Fill class by class: each fills what the ones before it leave of the links; where nothing is left it waits."""
     tally, heap, heap_level = s.tally, s.heap, s.heap_level
     for i in range(s.sizes[1]):
         tally[s.busy[i], USED] = 0.0

@@ -54,18 +54,18 @@ class Flows:
 
     @classmethod
     def from_paths(cls, paths: Sequence[Sequence[int]], payload_bytes: ArrayLike, start_s: ArrayLike) -> Flows:
-        """Flows of paths given as one sequence of link numbers each, as `Cluster.path` does."""
+        """Return the flows of paths given as one sequence of link numbers each, as `Cluster.path` does."""
         return cls(*joined_rows(paths), np.array(payload_bytes, np.float64), np.array(start_s, np.float64))
 
     def __len__(self) -> int:
         return len(self.payload_bytes)
 
     def path(self, flow: int) -> list[int]:
-        """Links of one flow in order."""
+        """Return the links of one flow in order."""
         return [int(link) for link in self.path_links[self.path_start[flow] : self.path_start[flow + 1]]]
 
     def latency_s(self, links: Links) -> NDArray[np.float64]:
-        """Sum of the latencies on each path, ``(f,)``."""
+        """Return the sum of the latencies on each path, ``(f,)``."""
         flow = np.repeat(np.arange(len(self)), np.diff(self.path_start))
         return np.bincount(flow, links.latency_s[self.path_links], len(self)).astype(np.float64)
 

@@ -64,7 +64,7 @@ def offsets_s(jobs: Sequence[PlacedJob]) -> list[float]:
 
 
 def flow_classes(job: PlacedJob, messages: Messages) -> NDArray[np.int64]:
-    """The class of each flow, the most urgent 0: flows of a class share what those before it leave, ``(f,)``.
+    """Return the class of each flow, the most urgent 0: flows of a class share what those before it leave, ``(f,)``.
 
     Args:
         job: whose flows they are.
@@ -107,7 +107,7 @@ def check_times(finish_s: NDArray[np.float64], where: str = "") -> None:
 
 
 def routed(job: PlacedJob, cluster: Cluster) -> tuple[Messages, list[tuple[int, ...]]]:
-    """The messages of a job and the links that each of their flows crosses.
+    """Return the messages of a job and the links that each of their flows crosses.
 
     A flow that is spread over several paths becomes that many flows, one on each, with equal parts of its bytes.
 

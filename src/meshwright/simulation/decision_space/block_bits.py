@@ -84,7 +84,7 @@ _ctpop: Any = (lambda word: int(word).bit_count()) if config.DISABLE_JIT else in
 
 @njit
 def count(these, those, first, end):  # type: ignore[no-untyped-def]
-    """Number of blocks in both sets, among words ``first`` to ``end - 1``."""
+    """Return the number of blocks in both sets, among words ``first`` to ``end - 1``."""
     result = 0
     for w in range(first, end):
         result += _ctpop(these[w] & those[w])

@@ -12,7 +12,7 @@ from .block_bits import count
 
 @njit
 def free_by(problem, episodes, e, is_one_level):  # type: ignore[no-untyped-def]
-    """The time of each level, ``(l,)``, and the blocks that are free by then, as bits, ``(l, w)``."""
+    """Return the time of each level, ``(l,)``, and the blocks that are free by then, as bits, ``(l, w)``."""
     now_s = episodes.now_s[e]
     ends_s = np.empty(episodes.free_at_s.shape[1] + 1)
     ends_s[0] = now_s
@@ -44,7 +44,7 @@ def free_by(problem, episodes, e, is_one_level):  # type: ignore[no-untyped-def]
 
 @njit
 def _place(ends_s, num, moment_s):  # type: ignore[no-untyped-def]
-    """How many of the first ``num`` ascending numbers are below one."""
+    """Return how many of the first ``num`` ascending numbers are below one."""
     low, high = 0, num
     while low < high:
         middle = (low + high) // 2
@@ -57,7 +57,7 @@ def _place(ends_s, num, moment_s):  # type: ignore[no-untyped-def]
 
 @njit
 def lost_weight(neighbours, free, degree_start, weight):  # type: ignore[no-untyped-def]
-    """Weight of the blocks that are both among the neighbours of a block and among ``free``."""
+    """Return the weight of the blocks that are both among the neighbours of a block and among ``free``."""
     total = 0.0
     for d in range(len(weight)):
         total += weight[d] * count(neighbours, free, degree_start[d], degree_start[d + 1])
@@ -66,7 +66,7 @@ def lost_weight(neighbours, free, degree_start, weight):  # type: ignore[no-unty
 
 @njit
 def lost_weights(space, weight, first, end):  # type: ignore[no-untyped-def]
-    """`lost_weight` of blocks ``first`` to ``end - 1`` where every block is free, without bits or lists of neighbours.
+    """Return `lost_weight` of blocks ``first`` to ``end - 1`` where every block is free, without bits or lists of neighbours.
 
     Args:
         space: first device of each block, its devices, the first block of each device, its blocks, and the degree of
@@ -96,7 +96,7 @@ def lost_weights(space, weight, first, end):  # type: ignore[no-untyped-def]
 
 @njit
 def lost_time(neighbours, free, degree_start, weight, begin_s, until_s, enough):  # type: ignore[no-untyped-def]
-    """Weighted time until ``until_s`` for which blocks would be free if this one were not taken.
+    """Return the weighted time until ``until_s`` for which blocks would be free if this one were not taken.
 
     Args:
         neighbours: of the block.

@@ -37,7 +37,7 @@ class Neighbours:
     blocks: NDArray[np.int64]
 
     def of(self, block: int) -> NDArray[np.int64]:
-        """The neighbours of a block."""
+        """Return the neighbours of a block."""
         return self.blocks[self.start[block] : self.start[block + 1]]
 
 
@@ -73,7 +73,7 @@ class DecisionSpace:
         return len(self.degree)
 
     def block(self, index: int) -> NDArray[np.int64]:
-        """Devices of a block in rank order."""
+        """Return the devices of a block in rank order."""
         return self.devices[self.start[index] : self.start[index + 1]]
 
     @cached_property
@@ -88,7 +88,7 @@ class DecisionSpace:
 
 
 def decision_space(cluster: Cluster, max_degree: int, routing: Routing = SHORTEST_PATH) -> DecisionSpace:
-    """Every block of every degree that the cluster has, up to ``max_degree`` ranks.
+    """Return every block of every degree that the cluster has, up to ``max_degree`` ranks.
 
     Degrees are 1 and the even numbers, as SiP-ML's rule splits ops (see `plans.splitting.op_splits.sip_ml_splits`). Blocks whose
     messages a hash puts on other paths are of different classes.
@@ -126,7 +126,7 @@ def decision_space(cluster: Cluster, max_degree: int, routing: Routing = SHORTES
 
 
 def _shapes(of_block: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """Number (degree, shape) pairs by first appearance; equal pairs are consecutive."""
+    """Count (degree, shape) pairs by first appearance; equal pairs are consecutive."""
     numbers: dict[tuple[int, int], int] = {}
     return np.array([numbers.setdefault(pair, len(numbers)) for pair in of_block], np.int64)
 

@@ -24,7 +24,7 @@ class SplitSettings(settings.Settings):
     quantum_us: float = Field(default=10.0, gt=0)
 
     def splits(self, graph: JobGraph, num_ranks: int) -> OpSplits:
-        """The split degree of each op of a graph that gets ``num_ranks`` ranks."""
+        """Return the split degree of each op of a graph that gets ``num_ranks`` ranks."""
         if self.rule == "uniform":
             return uniform_splits(graph, num_ranks)
         return sip_ml_splits(graph, num_ranks, self.quantum_us * 1e-6)

@@ -98,7 +98,7 @@ def kept_step_times(
     cache: Path | None,
     progress: Callable[[str, int, int], None] | None,
 ) -> StepTimes:
-    """The figures of each graph on one block of each class: from disk, or simulated and put there.
+    """Return the figures of each graph on one block of each class: from disk, or simulated and put there.
 
     Args:
         graphs, space, cache, progress: as of `step_times`.
@@ -175,7 +175,7 @@ def _check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) ->
 
 
 def _read(path: Path, num_classes: int) -> NDArray[np.float64] | None:
-    """The table in a file; None where it is absent or damaged (it is then simulated again)."""
+    """Return the table in a file; None where it is absent or damaged (it is then simulated again)."""
     figures = cached_files.read(path)
     if figures is None or len(figures) != _NUM_FIGURES * num_classes * _FIGURE.itemsize:
         return None

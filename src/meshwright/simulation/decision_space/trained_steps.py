@@ -128,7 +128,7 @@ def step_change(
 
 
 def _between_hosts(replicas: Replicas, cluster: Cluster, costs: CostSettings, per_host: int, kind: str) -> Replicas:
-    """The same replicas, whose messages to another host are those between any two hosts of the cluster."""
+    """Return the same replicas, whose messages to another host are those between any two hosts of the cluster."""
     if cluster.num_hosts == 1:
         raise PlanError("sends to a host outside the job's, and the cluster has one", field="training.kind", value=kind)
     if not cluster.hosts_are_equal:

@@ -73,7 +73,7 @@ class ApplicationArrays(NamedTuple):
 
 
 def arrays_of(applications: Sequence[ElasticApplication]) -> ApplicationArrays:
-    """The arrays of some applications.
+    """Return the arrays of some applications.
 
     Raises:
         InputFileError: the measured steps of one span no volume of hosts, ranks and local batch.
@@ -117,14 +117,14 @@ def _times(steps: MeasuredSteps) -> Floats:
 
 
 def _by_placement(steps: MeasuredSteps) -> tuple[Whole, Whole, Whole]:
-    """The placements, where the steps of each begin, and the order in which they do."""
+    """Return the placements, where the steps of each begin, and the order in which they do."""
     order = np.lexsort((steps.local_batch, steps.placement))
     keys, starts = np.unique(steps.placement[order], return_index=True)
     return keys, np.append(starts, len(order)), order
 
 
 def _tetrahedra(application: ElasticApplication) -> tuple[Delaunay, Floats]:
-    """Delaunay's tetrahedra between all measured steps, those on equal numbers of hosts and ranks averaged."""
+    """Return Delaunay's tetrahedra between all measured steps, those on equal numbers of hosts and ranks averaged."""
     placed, scaled = application.placed, application.scaled
     at = np.stack([placed.num_hosts, placed.num_ranks, placed.local_batch], axis=1)
     unique, which = np.unique(at, axis=0, return_inverse=True)
@@ -138,7 +138,7 @@ def _tetrahedra(application: ElasticApplication) -> tuple[Delaunay, Floats]:
 
 
 def _stacked(parts: Sequence[NDArray[Any]]) -> Any:
-    """Arrays of different lengths one above another, filled up with zeros."""
+    """Return arrays of different lengths one above another, filled up with zeros."""
     shape = np.max([part.shape for part in parts], axis=0)
     result = np.zeros((len(parts), *shape), parts[0].dtype)
     for row, part in zip(result, parts, strict=True):

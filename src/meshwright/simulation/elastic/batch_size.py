@@ -39,7 +39,7 @@ def choose_batch(apps, jobs, e, j):  # type: ignore[no-untyped-def]
 
 @njit
 def tried_batch(apps, a, num_ranks, number):  # type: ignore[no-untyped-def]
-    """Samples of a rank and accumulated passes of one of the batches that are tried; no samples where they do not fit."""
+    """Return samples of a rank and accumulated passes of one of the batches that are tried; no samples if they do not fit."""
     least = float(max(apps.initial_batch[a], apps.min_local[a] * num_ranks))
     most = float(apps.max_batch[a])
     batch = least * (most / least) ** (number / (NUM_BATCHES - 1))
@@ -60,7 +60,7 @@ def tried_batch(apps, a, num_ranks, number):  # type: ignore[no-untyped-def]
 
 @njit
 def fitted_goodput(apps, a, model, num_hosts, num_ranks):  # type: ignore[no-untyped-def]
-    """The largest goodput by a job's own model, and its samples of a rank and passes.
+    """Return the largest goodput by a job's own model, and its samples of a rank and passes.
 
     Args:
         apps: all applications.
@@ -85,7 +85,7 @@ def fitted_goodput(apps, a, model, num_hosts, num_ranks):  # type: ignore[no-unt
 
 @njit
 def known_goodput(apps, a, epoch, placement, num_hosts, num_ranks):  # type: ignore[no-untyped-def]
-    """The largest goodput of an application in an epoch, by what was measured of it; as `fitted_goodput`.
+    """Return the largest goodput of an application in an epoch, by what was measured of it; as `fitted_goodput`.
 
     No goodput, no samples where no batch fits so many ranks.
     """

@@ -49,7 +49,7 @@ def observe(jobs, e, j, step_s, sync_s):  # type: ignore[no-untyped-def]
 
 @njit
 def fitted_step_s(p, num_hosts, num_ranks, local_batch):  # type: ignore[no-untyped-def]
-    """Seconds of a step without accumulated passes, and of one such pass."""
+    """Return the seconds of a step without accumulated passes, and of one such pass."""
     pass_s = p[0] + p[1] * local_batch
     net_s = _network_s(p, num_hosts, num_ranks)
     large, small = max(pass_s, net_s), min(pass_s, net_s)
@@ -66,7 +66,7 @@ def _network_s(p, num_hosts, num_ranks):  # type: ignore[no-untyped-def]
 
 @njit
 def fit(observed, observed_s):  # type: ignore[no-untyped-def]
-    """The parameters of the least loss.
+    """Return the parameters of the least loss.
 
     Args:
         observed: hosts, ranks and samples of a rank, ``(o, 3)``.
@@ -115,7 +115,7 @@ def _anneal(u, is_free, observed, log_pass, log_step):  # type: ignore[no-untype
 
 @njit
 def _descend(u, is_free, observed, log_pass, log_step, smooth):  # type: ignore[no-untyped-def]
-    """BFGS on the logarithms ``u`` within their bounds, in place; returns the loss."""
+    """Run BFGS on the logarithms ``u`` within their bounds, in place; returns the loss."""
     lower = np.full(_NUM, math.log(LEAST))
     upper = np.full(_NUM, 700.0)
     lower[6], upper[6] = 0.0, math.log(MOST_GAMMA)
@@ -165,7 +165,7 @@ def _descend(u, is_free, observed, log_pass, log_step, smooth):  # type: ignore[
 
 @njit
 def _update(inverse, moved, change, along):  # type: ignore[no-untyped-def]
-    """The inverse Hessian by Broyden, Fletcher, Goldfarb and Shanno."""
+    """Update the inverse Hessian by Broyden, Fletcher, Goldfarb and Shanno."""
     bent = np.zeros(_NUM)
     for i in range(_NUM):
         for k in range(_NUM):
@@ -178,7 +178,7 @@ def _update(inverse, moved, change, along):  # type: ignore[no-untyped-def]
 
 @njit
 def loss(u, observed, log_pass, log_step, smooth, slope):  # type: ignore[no-untyped-def]
-    """Root mean squared errors of the logarithms of pass and step time, and the priors.
+    """Return root mean squared errors of the logarithms of pass and step time, and the priors.
 
     Args:
         u: logarithms of the parameters, ``(7,)``.

@@ -22,7 +22,7 @@ MAX_HOSTS = 16
 
 @njit
 def placement_key(counts, num_hosts):  # type: ignore[no-untyped-def]
-    """The digits of a placement, turned so that they are the smallest number: rings have no beginning.
+    """Return the digits of a placement, turned so that they are the smallest number: rings have no beginning.
 
     Args:
         counts: ranks on each host, at most 9, ``(hosts,)``.
@@ -40,7 +40,7 @@ def placement_key(counts, num_hosts):  # type: ignore[no-untyped-def]
 
 @njit
 def placement_index(apps, a, key):  # type: ignore[no-untyped-def]
-    """The number of a placement among the measured ones, -1 if it was not measured."""
+    """Return the number of a placement among the measured ones, -1 if it was not measured."""
     num = apps.num_placements[a]
     result = np.searchsorted(apps.placement[a, :num], key)
     return result if result < num and apps.placement[a, result] == key else -1
@@ -48,7 +48,7 @@ def placement_index(apps, a, key):  # type: ignore[no-untyped-def]
 
 @njit
 def compact_placement(apps, a, num_ranks, devices_per_node):  # type: ignore[no-untyped-def]
-    """Index and number of hosts of the placement of full hosts and a rest."""
+    """Return the index and number of hosts of the placement of full hosts and a rest."""
     num_hosts = -(-num_ranks // devices_per_node)
     counts = np.full(num_hosts, devices_per_node)
     counts[num_hosts - 1] = num_ranks - (num_hosts - 1) * devices_per_node
@@ -57,7 +57,7 @@ def compact_placement(apps, a, num_ranks, devices_per_node):  # type: ignore[no-
 
 @njit
 def step_times(apps, a, placement, num_hosts, num_ranks, local_batch):  # type: ignore[no-untyped-def]
-    """Seconds of a step and of its wait for gradients; not a number where nothing was measured around it.
+    """Return the seconds of a step and of its wait for gradients; not a number where nothing was measured around it.
 
     A measured placement is interpolated between its own local batches, any other one between all that was measured at
     like numbers of hosts and ranks.
@@ -85,7 +85,7 @@ def step_times(apps, a, placement, num_hosts, num_ranks, local_batch):  # type: 
 
 @njit
 def _between(apps, a, num_hosts, num_ranks, local_batch):  # type: ignore[no-untyped-def]
-    """Linear in the tetrahedron that holds the point."""
+    """Interpolate linearly in the tetrahedron that holds the point."""
     point = (float(num_hosts), float(num_ranks), float(local_batch))
     share = np.empty(4)
     first, end = apps.first_tetrahedron[a], apps.first_tetrahedron[a + 1]
@@ -132,7 +132,7 @@ def _blended(apps, s, share):  # type: ignore[no-untyped-def]
 
 @njit
 def gradient_statistics(apps, a, batch, epoch):  # type: ignore[no-untyped-def]
-    """Squared norm of the mean gradient and its variance in an epoch; not a number beyond the measured batches."""
+    """Return the squared norm of the mean gradient and its variance in an epoch; not a number beyond the measured batches."""
     num = apps.num_batches[a]
     if batch < apps.batch[a, 0] or batch > apps.batch[a, num - 1]:
         return math.nan, math.nan
@@ -149,13 +149,13 @@ def gradient_statistics(apps, a, batch, epoch):  # type: ignore[no-untyped-def]
 
 @njit
 def gain(sqr: float, var: float, scale: float) -> float:
-    """Number of steps of the smallest batch that equal one step of a batch ``scale`` times as large."""
+    """Return the number of steps of the smallest batch that equal one step of a batch ``scale`` times as large."""
     return (var + sqr) / (var / scale + sqr)
 
 
 @njit
 def split_batch(apps, a, batch, num_ranks):  # type: ignore[no-untyped-def]
-    """Samples of a rank and further accumulated passes for a global batch that the user fixed."""
+    """Return the samples of a rank and further accumulated passes for a global batch that the user fixed."""
     local = math.ceil(batch / num_ranks - ROUNDING)
     passes = math.ceil(local / apps.max_local[a] - ROUNDING) - 1
     if num_ranks == 1 and batch > apps.initial_batch[a]:

@@ -46,7 +46,7 @@ def run_round(apps, jobs, round_s, num_nodes, interference, learns):  # type: ig
 
 @njit
 def _count_spread(jobs, e, num_spread):  # type: ignore[no-untyped-def]
-    """How many jobs on several nodes each node has."""
+    """Count how many jobs on several nodes each node has."""
     num_spread[:] = 0
     for j in range(jobs.num_jobs[e]):
         if jobs.num_hosts[e, j] > 1:
@@ -96,7 +96,7 @@ def _run_job(apps, jobs, e, j, round_s, slowed, learns):  # type: ignore[no-unty
 
 @njit
 def is_active(jobs, e, j):  # type: ignore[no-untyped-def]
-    """Whether a job has come and not ended."""
+    """Return whether a job has come and not ended."""
     return jobs.submission_s[e, j] <= jobs.now_s[e] and jobs.completion_s[e, j] == NOT_YET
 
 

@@ -103,7 +103,7 @@ def first_state(
     num_devices: int,
     num_observed: int,
 ) -> ElasticJobs:
-    """Before anything is submitted.
+    """Return the state before anything is submitted.
 
     Args:
         workloads: one an episode.

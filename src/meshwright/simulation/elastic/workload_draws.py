@@ -74,7 +74,7 @@ class WorkloadDraws:
             self._requests[name] = requests(apps, applications[self._index[name]], self._index[name], devices_per_node)
 
     def draw(self, seed: int, num_jobs: int = 160) -> ElasticWorkload:
-        """A workload; the same seed gives the same one.
+        """Return a workload; the same seed gives the same one.
 
         Raises:
             InputFileError: the trace has fewer rows that may be drawn.
@@ -103,7 +103,7 @@ class WorkloadDraws:
 def requests(
     apps: ApplicationArrays, application: ElasticApplication, a: int, devices_per_node: int = 4
 ) -> list[tuple[int, int]]:
-    """Numbers of ranks that users ask for, each with the batch that ends first with it."""
+    """Return the numbers of ranks that users ask for, each with the batch that ends first with it."""
     results: list[tuple[int, int]] = []
     alone_s, alone = math.inf, 0
     for num_ranks in NUMBERS_OF_RANKS:

@@ -170,7 +170,7 @@ def next_event(problem, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def _awaits_repair(problem, state, e):  # type: ignore[no-untyped-def]
-    """Whether a job on offer could start if no host were out; asked where no job runs."""
+    """Return whether a job on offer could start if no host were out; asked where no job runs."""
     if state.num_waiting[e] == 0 or not state.is_out[e].any():
         return False
     state.free[e] = problem.network.devices_per_host
@@ -183,7 +183,7 @@ def _awaits_repair(problem, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def _close(state, e):  # type: ignore[no-untyped-def]
-    """The episode is over; jobs that still wait are refused."""
+    """End the episode; refuse jobs that still wait."""
     for i in range(state.num_waiting[e]):
         state.status[e, state.waiting[e, i]] = JobState.REFUSED
     state.totals[e, Total.BLOCKED] += state.num_waiting[e]
@@ -194,7 +194,7 @@ def _close(state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def _refuse(problem, state, e):  # type: ignore[no-untyped-def]
-    """Jobs beyond the queue's capacity leave, the last to come first; those that have run stay, and count."""
+    """Refuse jobs beyond the queue's capacity, the last to come first; those that have run stay, and count."""
     i = state.num_waiting[e] - 1
     while state.num_waiting[e] > problem.queue_capacity and i >= 0:
         job = state.waiting[e, i]
@@ -205,7 +205,7 @@ def _refuse(problem, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def _turn_away(state, e, job, status):  # type: ignore[no-untyped-def]
-    """A waiting job leaves and will never run."""
+    """Turn a waiting job away, which will never run."""
     state.status[e, job] = status
     state.totals[e, Total.BLOCKED] += 1
     leave_queue(state, e, job)
@@ -236,7 +236,7 @@ def _let_pass(problem, state, e, time):  # type: ignore[no-untyped-def]
 
 @njit
 def _num_new(state, e):  # type: ignore[no-untyped-def]
-    """Waiting jobs that have never run."""
+    """Return waiting jobs that have never run."""
     count = 0
     for i in range(state.num_waiting[e]):
         count += np.isnan(state.start_s[e, state.waiting[e, i]])
@@ -264,7 +264,7 @@ def _end(problem, state, e, job):  # type: ignore[no-untyped-def]
 
 @njit
 def _expire(problem, state, e):  # type: ignore[no-untyped-def]
-    """Waiting jobs whose deadline no entry could meet any more leave."""
+    """Turn away waiting jobs whose deadline no entry could meet any more."""
     i = 0
     while i < state.num_waiting[e]:
         job = state.waiting[e, i]
@@ -276,7 +276,7 @@ def _expire(problem, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def _fastest_s(problem, state, e, job):  # type: ignore[no-untyped-def]
-    """Seconds that the rest of a job takes at least."""
+    """Return the seconds that the rest of a job takes at least."""
     menu, kind = problem.menu, state.job_type[e, job]
     left, least_s = state.num_steps[e, job] - state.done_steps[e, job], np.inf
     for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
@@ -355,7 +355,7 @@ def draw_failures(problem, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def next_turn(state, e):  # type: ignore[no-untyped-def]
-    """The host that fails or is repaired next, of several the first, and when; infinite where none does."""
+    """Return the host that fails or is repaired next, of several the first, and when; infinite where none does."""
     result, time = -1, np.inf
     for host in range(state.turns_at_s.shape[1]):
         if state.turns_at_s[e, host] < time:
@@ -365,7 +365,7 @@ def next_turn(state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def turn(problem, state, e, host):  # type: ignore[no-untyped-def]
-    """A host that is up fails, one that is out is repaired."""
+    """Fail a host that is up, or repair one that is out."""
     size = problem.network.devices_per_host
     if state.is_out[e, host]:
         state.is_out[e, host] = False

@@ -57,7 +57,7 @@ class MenuTable(NamedTuple):
     work_device_s: NDArray[np.float64]
 
     def flows(self, entry: int, devices_per_host: int) -> slice:
-        """The rows of the flows of an entry on a number of devices of each host, a power of two."""
+        """Return the rows of the flows of an entry on a number of devices of each host, a power of two."""
         place = entry * self.step_s.shape[2] + devices_per_host.bit_length() - 1
         return slice(int(self.flow_first[place]), int(self.flow_first[place + 1]))
 
@@ -87,7 +87,7 @@ NO_BLOCKS = FleetBlocks(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0
 
 @njit
 def is_free(problem, free, block, wanted_type):  # type: ignore[no-untyped-def]
-    """Whether all devices of a block are free, and of one type."""
+    """Return whether all devices of a block are free, and of one type."""
     blocks, network = problem.blocks, problem.network
     for i in range(blocks.first_host[block], blocks.first_host[block + 1]):
         host = blocks.hosts[i]
@@ -98,7 +98,7 @@ def is_free(problem, free, block, wanted_type):  # type: ignore[no-untyped-def]
 
 @njit
 def class_of(blocks, hosts, count):  # type: ignore[no-untyped-def]
-    """The class of the block that some hosts are, in their order."""
+    """Return the class of the block that some hosts are, in their order."""
     for block in range(len(blocks.degree)):
         first = blocks.first_host[block]
         if blocks.first_host[block + 1] - first != count:

@@ -144,7 +144,7 @@ _Trunks = tuple[list[str], list[str], NDArray[np.float64], NDArray[np.float64]]
 
 
 def _clos_trunks(clos: ClosTopology, num_groups: int) -> _Trunks:
-    """Names of the trunks, names and capacity of their links, and the capacity of the hosts' links."""
+    """Return the names of the trunks, names and capacity of their links, and the capacity of the hosts' links."""
     leaves = clos.num_leaves // num_groups
     trunk = leaves * clos.num_spines * clos.uplink_bandwidth_bytes_per_s
     trunks = [f"leaf {n}" if leaves == 1 else f"leaves {n * leaves}-{(n + 1) * leaves - 1}" for n in range(num_groups)]
@@ -153,7 +153,7 @@ def _clos_trunks(clos: ClosTopology, num_groups: int) -> _Trunks:
 
 
 def _tree_trunks(tree: TraceTopology) -> _Trunks:
-    """The same; above the sites only where there are several."""
+    """Return the same; above the sites only where there are several."""
     sites = tree.pod_names if len(tree.pod_names) > 1 else ()
     trunks = [*tree.leaf_names, *sites]
     names = [f"{name}>{way}" for name in trunks for way in ("up", "down")]
@@ -162,7 +162,7 @@ def _tree_trunks(tree: TraceTopology) -> _Trunks:
 
 
 def _matrix_trunks(matrix: MatrixTopology, num_groups: int) -> _Trunks:
-    """The same; nothing limits them."""
+    """Return the same; nothing limits them."""
     trunks = list(matrix.site_names or (f"site{number}" for number in range(num_groups)))
     names = [f"{name}>{way}" for name in trunks for way in ("out", "in")]
     return trunks, names, np.full(2 * num_groups, UNLIMITED), np.full(2 * len(matrix.host_names), UNLIMITED)
@@ -173,7 +173,7 @@ def _cards(hosts: Hosts) -> NDArray[np.float64]:
 
 
 def _way(a: int, b: int, site: NDArray[np.int64]) -> list[int]:
-    """Links of trunks from a group to another: up to the lowest switch that both share, and down."""
+    """Return the links of trunks from a group to another: up to the lowest switch that both share, and down."""
     if a == b:
         return []
     if site[a] == site[b]:
@@ -186,7 +186,7 @@ _Links = tuple[list[str], NDArray[np.float64], list[list[int]], NDArray[np.float
 
 
 def _path_links(cluster: Cluster) -> _Links:
-    """The same where each host is a group: the links on the paths between first devices; hosts' own links are no limit."""
+    """Return the same where each host is a group: the links on the paths between first devices; hosts' own links are no limit."""
     first = np.searchsorted(cluster.device_host, np.arange(cluster.num_hosts)).tolist()
     paths = [[] if a == b else list(cluster.path(a, b)) for a in first for b in first]
     used = sorted({link for path in paths for link in path})
@@ -241,7 +241,7 @@ def add_loads(network, flow_from, flow_to, flow_bytes, flow_streams, first, last
 
 @njit
 def _link_to_servers(network, host, number):  # type: ignore[no-untyped-def]
-    """The links out of a host towards the servers one after the other; -1 for none."""
+    """Return the links out of a host towards the servers one after the other; -1 for none."""
     group, num_hosts = network.host_group[host], len(network.host_group)
     if number == 0:
         return 2 * host

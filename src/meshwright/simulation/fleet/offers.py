@@ -70,13 +70,13 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def can_start(problem, state, e):  # type: ignore[no-untyped-def]
-    """Whether a job on offer can start, or a running one be restarted elsewhere or paused."""
+    """Return whether a job on offer can start, or a running one be restarted elsewhere or paused."""
     return state.can_act[e, 1 : first_refusal(problem)].any()
 
 
 @njit
 def has_choice(problem, state, e):  # type: ignore[no-untyped-def]
-    """Whether there is something to decide."""
+    """Return whether there is something to decide."""
     if state.num_waiting[e] > problem.visible_waiting and state.can_act[e, first_refusal(problem) :].any():
         return True
     return can_start(problem, state, e)
@@ -84,7 +84,7 @@ def has_choice(problem, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def offer_hosts(problem, state, e):  # type: ignore[no-untyped-def]
-    """The hosts that may be picked next."""
+    """Mark the hosts that may be picked next."""
     entry, place = state.building_entry[e], state.building[e]
     part = largest_part(problem.network.devices_per_host, problem.menu.degree[entry])
     state.can_act[e] = False
@@ -101,7 +101,7 @@ def offer_hosts(problem, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def _find_placements(problem, state, e, number, free):  # type: ignore[no-untyped-def]
-    """How each degree could be placed by each choice on free devices."""
+    """Find how each degree could be placed by each choice on free devices."""
     hosts = np.empty(problem.max_hosts, np.int64)
     size = problem.network.devices_per_host
     for d in range(len(problem.degrees)):
@@ -140,7 +140,7 @@ def _count_hosts(problem, free, room):  # type: ignore[no-untyped-def]
 
 @njit
 def _offer_job(problem, state, e, place, job, number, free, room, trees, servers):  # type: ignore[no-untyped-def]
-    """The actions that a job on offer allows, to which so many devices of each host, trees and servers are left."""
+    """Mark the actions that a job on offer allows, to which so many devices of each host, trees and servers are left."""
     menu, kind = problem.menu, state.job_type[e, job]
     choices = len(problem.rule)
     steps_left = state.num_steps[e, job] - state.done_steps[e, job]
@@ -173,7 +173,7 @@ def _offer_job(problem, state, e, place, job, number, free, room, trees, servers
 
 @njit
 def left_of(problem, state, e, job, resource):  # type: ignore[no-untyped-def]
-    """The amount of a `Resource` that no other running job holds."""
+    """Return the amount of a `Resource` that no other running job holds."""
     left = problem.resource_capacity[resource]
     for i in range(state.num_running[e]):
         other = state.running[e, i]
@@ -184,7 +184,7 @@ def left_of(problem, state, e, job, resource):  # type: ignore[no-untyped-def]
 
 @njit
 def _suits(problem, state, e, job, entry, kind, part, waits):  # type: ignore[no-untyped-def]
-    """Whether an entry is possible on hosts of a type, and a waiting job can meet its deadline there where they lie best."""
+    """Return whether an entry is possible on hosts of a type, and a waiting job can meet its deadline at its best there."""
     if not can_run_on(problem, entry, kind, part):
         return False
     if not waits:
@@ -197,7 +197,7 @@ def _suits(problem, state, e, job, entry, kind, part, waits):  # type: ignore[no
 
 @njit
 def _can_construct(problem, state, e, job, entry, room, waits):  # type: ignore[no-untyped-def]
-    """Whether there are hosts enough that suit an entry; ``room`` as `_count_hosts` has counted."""
+    """Return whether there are hosts enough that suit an entry; ``room`` as `_count_hosts` has counted."""
     degree = problem.menu.degree[entry]
     part = largest_part(problem.network.devices_per_host, degree)
     need = degree // part
@@ -209,7 +209,7 @@ def _can_construct(problem, state, e, job, entry, room, waits):  # type: ignore[
 
 @njit
 def _free_without(state, e, job):  # type: ignore[no-untyped-def]
-    """Free devices of each host if a running job had stopped."""
+    """Return free devices of each host if a running job had stopped."""
     free = state.free[e].copy()
     held = state.place[e, job]
     for j in range(state.num_hosts[e, held]):
@@ -219,7 +219,7 @@ def _free_without(state, e, job):  # type: ignore[no-untyped-def]
 
 @njit
 def find_block(problem, state, e, job, entry, wanted_type, free):  # type: ignore[no-untyped-def]
-    """The first free block for an entry on which a waiting job meets its deadline, alone and with its restart; else -1."""
+    """Return the first free block for an entry on which a waiting job meets its deadline, alone and with its restart; else -1."""
     blocks, degree = problem.blocks, problem.menu.degree[entry]
     step_s = problem.menu.step_s[entry, wanted_type, log2(problem.network.devices_per_host)]
     left = state.num_steps[e, job] - state.done_steps[e, job]
@@ -250,7 +250,7 @@ def choice_hosts(problem, state, e, job, entry, choice, hosts):  # type: ignore[
 
 @njit
 def choice_step_s(problem, state, e, job, number, entry, choice):  # type: ignore[no-untyped-def]
-    """Seconds of a step of an entry alone on the hosts that a placement choice finds; of a construction at best."""
+    """Return the seconds of a step of an entry alone on the hosts that a placement choice finds; of a construction at best."""
     if problem.rule[choice] == PlacementRule.BLOCKS:
         free = state.free[e] if number == 0 else _free_without(state, e, job)
         return _block_step_s(problem, state, e, job, entry, choice, free)

@@ -23,7 +23,7 @@ from .state import PlacementRule
 
 @njit
 def log2(number):  # type: ignore[no-untyped-def]
-    """The logarithm to base 2 of a power of two; rounded down for other numbers."""
+    """Return the logarithm to base 2 of a power of two; rounded down for other numbers."""
     result = 0
     while number > 1:
         number >>= 1
@@ -33,7 +33,7 @@ def log2(number):  # type: ignore[no-untyped-def]
 
 @njit
 def largest_part(devices_per_host, degree):  # type: ignore[no-untyped-def]
-    """The most devices of one host that a job of this degree takes: a power of two that divides it."""
+    """Return the most devices of one host that a job of this degree takes: a power of two that divides it."""
     part = 1
     while part * 2 <= devices_per_host and degree % (part * 2) == 0:
         part *= 2
@@ -91,7 +91,7 @@ def find_hosts(problem, free, load, degree, rule, wanted_type, hosts):  # type: 
 
 @njit
 def _next_site(network, available, left, site):  # type: ignore[no-untyped-def]
-    """The site of the next group, the present one as long as it has enough; -1 where one group of any site will do."""
+    """Return the site of the next group, the present one as long as it has enough; -1 where one group of any site will do."""
     has = np.zeros(network.num_sites, np.int64)
     holds = False
     for group in range(network.num_groups):
@@ -113,7 +113,7 @@ def _next_site(network, available, left, site):  # type: ignore[no-untyped-def]
 
 @njit
 def _is_better(problem, load, available, devices, left, rule, group, other):  # type: ignore[no-untyped-def]
-    """Whether a group is to be taken before another."""
+    """Return whether a group is to be taken before another."""
     if rule == PlacementRule.SPREAD:
         mine, theirs = _trunk_load(problem, load, group), _trunk_load(problem, load, other)
         return mine < theirs or (mine == theirs and devices[group] > devices[other])
@@ -127,7 +127,7 @@ def _is_better(problem, load, available, devices, left, rule, group, other):  # 
 
 @njit
 def _trunk_load(problem, load, group):  # type: ignore[no-untyped-def]
-    """The load of a group's trunk; without trunks of the busiest link on the way to the next group by number."""
+    """Return the load of a group's trunk; without trunks of the busiest link on the way to the next group by number."""
     network = problem.network
     most = 0.0
     if network.num_trunks > 0:
@@ -142,7 +142,7 @@ def _trunk_load(problem, load, group):  # type: ignore[no-untyped-def]
 
 @njit
 def _take(problem, free, part, wanted_type, rule, group, count, hosts, first):  # type: ignore[no-untyped-def]
-    """Hosts of one group: the fullest that suit, by `SPREAD` the emptiest."""
+    """Return the hosts of one group: the fullest that suit, by `SPREAD` the emptiest."""
     network = problem.network
     taken = 0
     while taken < count:
@@ -165,7 +165,7 @@ def _take(problem, free, part, wanted_type, rule, group, count, hosts, first):  
 
 @njit
 def placement_class(problem, hosts, count):  # type: ignore[no-untyped-def]
-    """``log2`` of the hosts per group, rounded down; after all of these the same again for hosts of several sites."""
+    """Return ``log2`` of the hosts per group, rounded down; after all of these the same again for hosts of several sites."""
     network = problem.network
     groups, is_apart = 0, False
     seen = np.zeros(network.num_groups, np.bool_)
@@ -180,13 +180,13 @@ def placement_class(problem, hosts, count):  # type: ignore[no-untyped-def]
 
 @njit
 def num_spreads(problem):  # type: ignore[no-untyped-def]
-    """Classes of hosts per group."""
+    """Return the classes of hosts per group."""
     return problem.menu.step_s.shape[3] // (2 if problem.network.num_sites > 1 else 1)
 
 
 @njit
 def can_run_on(problem, entry, kind, part):  # type: ignore[no-untyped-def]
-    """Whether an entry is possible with a number of devices on each host of a type, on whatever hosts."""
+    """Return whether an entry is possible with a number of devices on each host of a type, on whatever hosts."""
     menu, spreads = problem.menu, num_spreads(problem)
     for spread in range(menu.step_s.shape[3]):
         if spread % spreads <= log2(menu.degree[entry] // part) and menu.step_s[entry, kind, log2(part), spread] == np.inf:
@@ -196,7 +196,7 @@ def can_run_on(problem, entry, kind, part):  # type: ignore[no-untyped-def]
 
 @njit
 def step_on(problem, entry, hosts, count, part):  # type: ignore[no-untyped-def]
-    """Seconds of a step of an entry on some hosts alone, and its hidden network time: those of the slowest device type."""
+    """Return step seconds of an entry on some hosts alone, and its hidden network time: those of the slowest device type."""
     network, menu = problem.network, problem.menu
     is_block = problem.blocks.are_classes
     spread = class_of(problem.blocks, hosts, count) if is_block else placement_class(problem, hosts, count)

@@ -104,7 +104,7 @@ def leave_queue(state, e, job):  # type: ignore[no-untyped-def]
 
 @njit
 def restart_s(problem, state, e, job, count):  # type: ignore[no-untyped-def]
-    """Seconds that the next start of a job on a number of hosts costs: none before it has run, then as `again_s`."""
+    """Return the seconds that the next start of a job on a number of hosts costs: none before it has run, then as `again_s`."""
     return 0.0 if np.isnan(state.start_s[e, job]) else again_s(problem, state, e, job, count)
 
 

@@ -40,7 +40,7 @@ def share_links(problem, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def shared_step_times(problem, state, e, entry, hosts, num_hosts, part):  # type: ignore[no-untyped-def]
-    """The sharing model over the jobs that send; those that restart send nothing yet.
+    """Return the sharing model over the jobs that send; those that restart send nothing yet.
 
     Args:
         problem, state, e: whose jobs.
@@ -108,7 +108,7 @@ def shared_step_times(problem, state, e, entry, hosts, num_hosts, part):  # type
 
 @njit
 def busiest(loads, step_s, count, link_load):  # type: ignore[no-untyped-def]
-    """The greatest load among the links of the last job, with all jobs on them.
+    """Return the greatest load among the links of the last job, with all jobs on them.
 
     Args:
         loads, step_s, count: of `shared_step_times`.
@@ -128,7 +128,7 @@ def busiest(loads, step_s, count, link_load):  # type: ignore[no-untyped-def]
 
 @njit
 def _room(problem, num_hosts):  # type: ignore[no-untyped-def]
-    """Most links that a job on so many hosts uses."""
+    """Return the most links that a job on so many hosts uses."""
     if problem.network.num_trunks == 0:
         return len(problem.network.capacity_bytes_per_s) if num_hosts > 1 else 0
     return 6 * num_hosts

@@ -194,7 +194,7 @@ def slowdown_parts(
 
 @njit(error_model="numpy")
 def _shared_links(num_jobs, first_load, load_link, load_busy_s):  # type: ignore[no-untyped-def]
-    """Jobs on each link that more than one job uses, one link behind the other: starts, job and load of each."""
+    """Return the jobs on each link that more than one job uses, one link behind the other: starts, job and load of each."""
     num_links = 0
     for e in range(first_load[0], first_load[num_jobs]):
         num_links = max(num_links, load_link[e] + 1)
@@ -218,7 +218,7 @@ def _shared_links(num_jobs, first_load, load_link, load_busy_s):  # type: ignore
 
 @njit(error_model="numpy")
 def _costs(start, who, load, share, streams, busiest_s, exposed_s, at_some_rate):  # type: ignore[no-untyped-def]
-    """``c_jkl`` of all pairs on each link, zero of a job with itself; and the greatest of each two jobs, ``(J, J)``."""
+    """Return ``c_jkl`` of all pairs on each link, zero of a job with itself; and the greatest of each two jobs, ``(J, J)``."""
     num_pairs = 0
     for link in range(len(start) - 1):
         num_pairs += (start[link + 1] - start[link]) ** 2
@@ -243,17 +243,17 @@ def _costs(start, who, load, share, streams, busiest_s, exposed_s, at_some_rate)
 
 @njit(error_model="numpy")
 def _left_in_turns(one_s, other_s, one_sends, other_sends):  # type: ignore[no-untyped-def]
-    """Share of their meetings by chance that is left to two jobs which take turns."""
+    """Return the share of their meetings by chance that is left to two jobs which take turns."""
     return _left(one_sends + other_sends - 1.0, one_sends * other_sends) if _is_same(one_s, other_s) else 1.0
 
 
 @njit(error_model="numpy")
 def _left(excess, by_chance):  # type: ignore[no-untyped-def]
-    """Share of meetings by chance that does not fit."""
+    """Return the share of meetings by chance that does not fit."""
     return min(1.0, max(0.0, excess) / by_chance) if by_chance > 0.0 else 0.0
 
 
 @njit(error_model="numpy")
 def _is_same(one_s, other_s):  # type: ignore[no-untyped-def]
-    """Whether two steps are as long."""
+    """Return whether two steps are as long."""
     return abs(one_s - other_s) <= SAME_PERIOD * max(one_s, other_s)

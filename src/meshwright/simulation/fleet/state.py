@@ -277,7 +277,7 @@ class FleetState(NamedTuple):
 
 
 def new_state(problem: FleetProblem, num_episodes: int, num_jobs: int) -> FleetState:
-    """Arrays for episodes that `dynamics.start` fills."""
+    """Return arrays for episodes that `dynamics.start` fills."""
     e, k, n, m = num_episodes, num_jobs, problem.num_devices, problem.num_hosts
     capacity = problem.max_running
     return arrays_of(

@@ -84,7 +84,7 @@ class FleetTimeline:
     lost_s: dict[tuple[int, int], float]
 
     def mean_in(self, values: NDArray[np.float64] | NDArray[np.int64], bounds_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Means over stretches of time of what holds in each interval; zero before the first one and after the last.
+        """Return the means over stretches of time of what holds in each interval; zero before the first one and after the last.
 
         Args:
             values: ``(i,)`` or ``(i, ...)``.
@@ -177,14 +177,14 @@ class _Watch:
             self._open[job, starts] = Stay(job, int(state.entry[0, job]), devices, now_s, steps_from_s, now_s, starts > 0)
 
     def _note_outages(self) -> None:
-        """Each failure is noted when its host is first seen out; when it is repaired is known then."""
+        """Note each failure when its host is first seen out, with the time of its repair."""
         state, now_s = self._state, float(self._state.now_s[0])
         for host in np.flatnonzero(state.is_out[0]).tolist():
             key = host, int(state.host_failures[0, host])
             self._outages.setdefault(key, Outage(host, now_s, now_s)).end_s = float(state.turns_at_s[0, host])
 
     def _find_parts(self) -> None:
-        """Who slows whom, anew where jobs or step times have changed."""
+        """Find who slows whom, anew where jobs or step times have changed."""
         state = self._state
         jobs = self._running[state.since_s[0, self._running] <= state.now_s[0]]
         step_s = state.step_s[0, jobs]

@@ -66,11 +66,11 @@ class Assembly:
         stage: int,
         seconds: Callable[[], NDArray[np.float64] | None] = lambda: None,
     ) -> StageTasks:
-        """A template on a stage, with its seconds on each rank as `stage_tasks.instance` takes them; made once for each key."""
+        """Return a template on a stage, with its seconds on each rank as `stage_tasks.instance` takes them; once for each key."""
         return self._cached((key, stage), lambda: stage_tasks.instance(template(), stage, self.axes, self._pricing, seconds()))
 
     def message(self, piece: Piece, stage: int) -> StageTasks | None:
-        """A message of a stage by itself; None where no rank would receive it."""
+        """Return a message of a stage by itself; None where no rank would receive it."""
         message = piece.message
         if self.axes.size(message.axis, stage) <= 1 or message.payload_bytes <= 0:
             return None
@@ -78,7 +78,7 @@ class Assembly:
         return self.template((message, piece.share), lambda: Template((entry,), (0,), ()), stage)
 
     def transfer(self, message: Message, source: int, target: int) -> StageTasks:
-        """A message from each rank of a stage to its counterpart."""
+        """Return a message from each rank of a stage to its counterpart."""
         key = message, source, target
         return self._cached(key, lambda: stage_tasks.transfer(message, source, target, self.axes, self._pricing))
 
@@ -110,7 +110,7 @@ class Assembly:
 
     @staticmethod
     def rows(rows: Sequence[Row], first: int) -> list[Row]:
-        """Rows of an instance as tasks of the graph."""
+        """Return the rows of an instance as tasks of the graph."""
         return [row + first for row in rows]
 
     def link(self, before: Sequence[Row], after: Sequence[Row]) -> None:
@@ -118,7 +118,7 @@ class Assembly:
         self._edges += [stage_tasks.joined(one, other) for one in before for other in after]
 
     def execution(self) -> ExecutionGraph:
-        """The execution graph of everything that was added."""
+        """Return the execution graph of everything that was added."""
         placed, width = self._placed, self.axes.layout.world
         uses = [self._uses(made, width) for made in placed]
         sizes = [made.num_tasks for made in placed]
@@ -139,7 +139,7 @@ class Assembly:
         return by_deadline(made) if self.costs.priority == "deadline" else made
 
     def _messages(self) -> Messages:
-        """The messages of all instances."""
+        """Return the messages of all instances."""
         once = {made: made.messages() for made in set(self._placed)}
         return Messages.joined([once[made] for made in self._placed])
 
@@ -154,7 +154,7 @@ class Assembly:
         return tuple(self._operations)
 
     def work(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Operations and moved bytes of each task."""
+        """Return the operations and moved bytes of each task."""
         return np.concatenate([m.flops for m in self._placed]), np.concatenate([m.moved_bytes for m in self._placed])
 
     def _cached(self, key: Hashable, make: Callable[[], StageTasks]) -> StageTasks:
@@ -170,7 +170,7 @@ class Assembly:
         return self._names[full]
 
     def _uses(self, made: StageTasks, world: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many streams each task holds, and which."""
+        """Return how many streams each task holds, and which."""
         if made not in self._known_uses:
             holds = self.costs.contention == "serialised"
             is_compute = made.kind == TaskKind.COMPUTE
@@ -262,19 +262,19 @@ def crossing_tasks(crossing: Crossing, source: int, target: int, axes: Axes, alg
 
 
 def _members(message: CrossingMessage, first_source: int, first_target: int) -> tuple[int, ...]:
-    """Ranks that take part, the sender first."""
+    """Return the ranks that take part, the sender first."""
     receivers = tuple(first_target + place for place in message.receivers)
     return receivers if message.sender is None else (first_source + message.sender, *receivers)
 
 
 def _rows(of_rank: list[list[int]]) -> list[Row]:
-    """Rows in which each rank meets each of its messages, then its last one again; a rank without any meets the first."""
+    """Return rows in which each rank meets each of its messages, then its last one again; without any it meets the first."""
     most = max(map(len, of_rank))
     return [np.array([own[min(row, len(own) - 1)] if own else 0 for own in of_rank], np.int64) for row in range(most)]
 
 
 def _flows(message: CrossingMessage, ranks: tuple[int, ...], axes: Axes, algorithm: Algorithm) -> Phases:
-    """Flows of a message, with a latency by which it takes its seconds where nobody else sends."""
+    """Return the flows of a message, with a latency by which it takes its seconds where nobody else sends."""
     if message.operation == "all_gather":
         phases = algorithm.phases(axes.network, np.array(ranks), message.payload_bytes, message.operation)
         flows = tuple(flow for phase in phases for flow in phase.flows)

@@ -33,19 +33,19 @@ class Axes:
     _known: dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict, repr=False)
 
     def width(self, stage: int) -> int:
-        """Ranks of a stage, ``w``."""
+        """Return the ranks of a stage, ``w``."""
         return self.layout.stage_width(stage)
 
     def first(self, stage: int) -> int:
-        """The first rank of a stage; of the number of stages that of ranks."""
+        """Return the first rank of a stage; of the number of stages that of ranks."""
         return self.layout.first_rank(stage)
 
     def size(self, axis: str, stage: int = 0) -> int:
-        """Ranks of a group of a stage, ``k``."""
+        """Return the ranks of a group of a stage, ``k``."""
         return group_size(self.layout.at(stage), axis)
 
     def groups(self, axis: str, stage: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The groups of a stage.
+        """Return the groups of a stage.
 
         Args:
             axis: of a message, but neither ``pp`` nor ``ends``: see `pairs`.
@@ -63,7 +63,7 @@ class Axes:
         return self._known[key]
 
     def pairs(self, source: int, target: int) -> NDArray[np.int64]:
-        """Each rank of a stage with its counterpart on another one, ``(w, 2)``."""
+        """Return each rank of a stage with its counterpart on another one, ``(w, 2)``."""
         return stage_pairs(self.layout, source, target)
 
     def process_group(self, axis: str, ranks: NDArray[np.int64]) -> ProcessGroup | None:

@@ -26,7 +26,7 @@ class Piece:
 
 
 def pieces(message: Message, weights: Sequence[float], costs: CostSettings) -> list[Piece]:
-    """A message of several blocks, in the order in which these are done.
+    """Return a message of several blocks, in the order in which these are done.
 
     Without buckets each block has its share of the message, and of its time: latency is paid once. With
     ``gradient_bucket_bytes`` blocks are merged, and each bucket pays its own. A piece longer than ``message_chunk_bytes``

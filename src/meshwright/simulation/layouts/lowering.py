@@ -46,7 +46,7 @@ def _whole(template: Template) -> Template:
 
 
 def _way(kind: int) -> int:
-    """Which of forward pass, backward pass of inputs and weight gradient a task is."""
+    """Return which of forward pass, backward pass of inputs and weight gradient a task is."""
     return kind if kind == WEIGHT else FORWARD if kind in (FORWARD, AHEAD) else BACKWARD
 
 
@@ -222,7 +222,7 @@ class _Lowering:
         return source if kind != WEIGHT and self._are_joined(chunk, source) else None
 
     def _are_joined(self, chunk: int, other: int) -> bool:
-        """Whether a chunk and the one before or behind it belong to one model and are on two stages."""
+        """Return whether a chunk and the one before or behind it belong to one model and are on two stages."""
         layout, last = self.layout, self.layout.pp * self.layout.chunks_per_rank - 1
         is_inside = layout.pp > 1 and 0 <= other <= last and not layout.is_border(min(chunk, other))
         return is_inside and layout.stage_of(chunk) != layout.stage_of(other)
@@ -273,7 +273,7 @@ class _Lowering:
         return ready
 
     def _synchronise(self, step: int) -> None:
-        """Gradients, optimizer and parameters of every stage."""
+        """Synchronise gradients, optimizer and parameters of every stage."""
         last = self.layout.pp - 1
         summed = [self._gradients(step, stage, held.rows) for stage, held in enumerate(self.stages)]
         model = self.step.at(step)
@@ -355,7 +355,7 @@ class _Lowering:
         return ends
 
     def _gradient_order(self, step: int, stage: int, piece: Piece) -> float:
-        """When it is there, or when the next step wants it: what is made last is wanted first."""
+        """Return when it is there, or when the next step wants it: what is made last is wanted first."""
         released = self.stages[stage].released
         made = max((released[block][2] for block in piece.blocks if released), default=step * LAST + len(self.order[stage]))
         return gradient_order(made, (step + 1) * LAST - 1.0 - max(piece.blocks) / (len(released) + 1), self.costs)

@@ -112,7 +112,7 @@ class Segments:
         self._gate = self._frontier, len(self._made)
 
     def end(self, name: str, dense: float = 0.0, experts: float = 0.0) -> None:
-        """The block ends that began last; see `Block`."""
+        """End the block that began last; see `Block`."""
         if self.cut:
             self._close()
         frontier, start = self._gate

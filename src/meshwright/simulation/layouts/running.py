@@ -57,7 +57,7 @@ class LayoutRun:
 
 
 def layout_step(work: LayoutWork, cluster: Cluster, costs: CostSettings | None = None) -> StepModel:
-    """A transformer under a layout, priced for a cluster.
+    """Return a transformer under a layout, priced for a cluster.
 
     Raises:
         InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
@@ -105,7 +105,7 @@ def run_layout(
 
 
 def num_tasks(step: StepModel, network: RankNetwork, num_steps: int = STEPS) -> int:
-    """About how many tasks a layout lowers to, of its passes and of transfers between stages; computed in a few milliseconds.
+    """Return about how many tasks a layout lowers to, of its passes and of transfers between stages.
 
     Gradients and parameters are left out, so it is some more, above all where they are cut into many chunks.
     """

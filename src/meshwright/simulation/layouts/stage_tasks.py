@@ -78,7 +78,7 @@ class StageTasks:
         return len(self.seconds)
 
     def messages(self) -> Messages:
-        """The members of each message, and its payload."""
+        """Return the members of each message, and its payload."""
         return Messages.from_members(self.members, self.phases())
 
 
@@ -99,7 +99,7 @@ class Pricing(NamedTuple):
 def instance(
     template: Template, stage: int, axes: Axes, pricing: Pricing, rank_s: NDArray[np.float64] | None = None
 ) -> StageTasks:
-    """A template on the ranks of a stage.
+    """Return a template on the ranks of a stage.
 
     Args:
         template: what each rank does.
@@ -161,7 +161,7 @@ def instance(
 
 
 def transfer(message: Message, source: int, target: int, axes: Axes, pricing: Pricing) -> StageTasks:
-    """A message from each rank of a stage to its counterpart on another one."""
+    """Return a message from each rank of a stage to its counterpart on another one."""
     pairs, size = axes.pairs(source, target), message.payload_bytes
     kind = TaskKind.TRANSFER if message.operation == "send_recv" else TaskKind.COLLECTIVE
     made = [_Task(0, kind, pricing.seconds(message, pair), int(pair[0]), size, tuple(pair.tolist())) for pair in pairs]
@@ -181,7 +181,7 @@ def transfer(message: Message, source: int, target: int, axes: Axes, pricing: Pr
 def flows_of(
     message: Message, groups: NDArray[np.int64], share: float, full_s: Callable[[Row], float], pricing: Pricing
 ) -> list[Phases]:
-    """The flows of groups, with a latency by which they take what the message costs when all send at the same time.
+    """Return the flows of groups, with a latency by which they take what the message costs when all send at the same time.
 
     If one group alone sends, it takes less where they would have shared a link; if links carry others' messages too, it
     takes longer.
@@ -236,7 +236,7 @@ def _fullest_of_own(message: Message, groups: Iterable[Row], pricing: Pricing, a
 
 
 def joined(before: Row, after: Row) -> NDArray[np.int64]:
-    """The dependencies of a row on another, rank by rank, none twice, ``(d, 2)``."""
+    """Return the dependencies of a row on another, rank by rank, none twice, ``(d, 2)``."""
     pairs = np.stack([before, after], axis=1)
     is_new = np.ones(len(pairs), np.bool_)
     keys = before * (int(after.max(initial=0)) + 1) + after
@@ -259,7 +259,7 @@ class _Task(NamedTuple):
 
 
 def _columns(tasks: Sequence[_Task]) -> dict[str, Any]:
-    """The tasks of an instance as the arrays of `StageTasks`."""
+    """Return the tasks of an instance as the arrays of `StageTasks`."""
     entry, kind, seconds, rank, payload_bytes, members, flops, moved_bytes = zip(*tasks, strict=True)
     numbers = {"seconds": seconds, "payload_bytes": payload_bytes, "flops": flops, "moved_bytes": moved_bytes}
     return {name: np.array(values, np.float64) for name, values in numbers.items()} | {

@@ -39,7 +39,7 @@ class SteadyRounds(NamedTuple):
         return self.fewer + self.size
 
     def step_s(self, simulated_s: Callable[[int], float]) -> float:
-        """Seconds of the step of many micro-batches.
+        """Return the seconds of the step of many micro-batches.
 
         Args:
             simulated_s: seconds of a step of so many micro-batches.
@@ -72,7 +72,7 @@ def rounds(layout: Layout, most: float) -> SteadyRounds | None:
 
 
 def with_micro_batches(layout: Layout, number: int) -> Layout:
-    """The layout with another number of micro-batches in a step."""
+    """Return the layout with another number of micro-batches in a step."""
     return layout.model_copy(update={"global_batch": number * layout.micro_batch * layout.dp})
 
 
@@ -81,7 +81,7 @@ FEWEST = 3
 
 
 def extended(lowered: Lowered, num_steps: int) -> Lowered:
-    """The execution graph of more steps; ``passes``, ``flops`` and ``moved_bytes`` stay those of the steps that were lowered.
+    """Return the execution graph of more steps; ``passes``, ``flops`` and ``moved_bytes`` stay the first steps'.
 
     To lower a step takes longer than to run it. The first step waits for no parameters, so that its tasks may differ. Of three
     steps the last one is repeated.

@@ -59,15 +59,15 @@ class StepModel(ABC):
     def over(
         self, synced: Callable[[int, int], tuple[Message, ...]], codecs: Mapping[int, tuple[float, float]] | None = None
     ) -> Self:
-        """The steps with other messages in place of those that sum gradients; these hide or not as the work says."""
+        """Return the steps with other messages in place of those that sum gradients; these hide or not as the work says."""
         return replace(self, synced=synced, codecs=codecs or {})
 
     def at(self, step: int) -> StepModel:
-        """The work of one of several steps; the same in each, unless a job has phases."""
+        """Return the work of one of several steps; the same in each, unless a job has phases."""
         return self if self.core is None or step % sum(self.cycle) >= self.cycle[0] else self.core
 
     def template(self, chunk: int, kind: int, *, cut: bool) -> Template:
-        """The pass of a chunk, or a pair by its forward pass; ``kind`` as in `costs.pipelines.bidirectional`, ``cut`` as in
+        """Return the pass of a chunk, or a pair by its forward pass; ``kind`` as in `pipelines.bidirectional`, ``cut`` as in
         `pass_segments`."""
         key = chunk, kind, cut
         if key not in self._templates:
@@ -75,22 +75,22 @@ class StepModel(ABC):
         return self._templates[key]
 
     def rank_seconds(self, chunk: int, kind: int, *, cut: bool) -> NDArray[np.float64] | None:
-        """Seconds of the kernels of each entry of `template` on each rank, ``(entries, w)``; None where all take as long."""
+        """Return seconds of the kernels of each entry of `template` on each rank, ``(entries, w)``; None if all take as long."""
         return None
 
     def rank_optimizer_s(self, stage: int) -> NDArray[np.float64] | None:
-        """Seconds of the optimizer of each rank of a stage, ``(1, w)``; None where all take as long."""
+        """Return the seconds of the optimizer of each rank of a stage, ``(1, w)``; None where all take as long."""
         return None
 
     def on(self, devices: NDArray[np.int64]) -> Self:
-        """The step of ranks on these devices, in the layout's own numbering."""
+        """Return the step of ranks on these devices, in the layout's own numbering."""
         pricer, core = self.pricer.on(devices), None if self.core is None else self.core.on(devices)
         if pricer is self.pricer:
             return self if core is self.core else replace(self, core=core)
         return type(self)(self.work, pricer, self.synced, self.codecs, core, self.cycle)
 
     def message_s(self, message: Message, group: ProcessGroup) -> float:
-        """Seconds of a message over a group in its place, as the analytic path prices it."""
+        """Return the seconds of a message over a group in its place, as the analytic path prices it."""
         return self.pricer.message_s(message, self.layout, group)
 
     def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
@@ -98,7 +98,7 @@ class StepModel(ABC):
         return self.work.sent(chunk) if kind == FORWARD else self.work.returned(chunk)
 
     def crossing(self, chunk: int, kind: int) -> Crossing | None:
-        """The messages that bring a tensor to a stage of another mesh instead; None where both have one mesh."""
+        """Return the messages that bring a tensor to a stage of another mesh instead; None where both have one mesh."""
         return None
 
     def sync(self, stage: int) -> tuple[Message, ...]:
@@ -110,7 +110,7 @@ class StepModel(ABC):
         return self.work.sync(stage) if self.synced is None else self.synced(stage, step)
 
     def codec_s(self, stage: int) -> tuple[float, float]:
-        """Seconds in which a stage's gradients are encoded, and decoded."""
+        """Return the seconds in which a stage's gradients are encoded, and decoded."""
         return self.codecs.get(stage, (0.0, 0.0))
 
     def gather(self, stage: int) -> tuple[Message, ...]:
@@ -118,12 +118,12 @@ class StepModel(ABC):
         return self.work.gather(stage)
 
     def optimizer_s(self, stage: int) -> float:
-        """Seconds of the update of what a rank holds; nothing where it is not counted."""
+        """Return the seconds of the update of what a rank holds; nothing where it is not counted."""
         return self.pricer.optimizer_s(self.work, stage)
 
     @abstractmethod
     def _made(self, chunk: int, kind: int, cut: bool) -> Template:
-        """The pass of a chunk, see `template`."""
+        """Return the pass of a chunk, see `template`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +162,7 @@ class TransformerStep(StepModel):
         return self._on_kind(chunk, kind, cut, 0)
 
     def _on_kind(self, chunk: int, kind: int, cut: bool, device: int) -> Template:
-        """The pass of a chunk on a kind of device; its entries are the same on each."""
+        """Return the pass of a chunk on a kind of device; its entries are the same on each."""
         model: KernelModel = self.pricer.model_of(device, self.layout)
         stage = self.layout.stage_of(chunk)
         width, groups = self.layout.number_bytes, whole_lane(self.pricer.wires, self.layout, self.pricer.order)
@@ -251,7 +251,7 @@ class GraphStep(StepModel):
     pricer: GraphPricer
 
     def _made(self, chunk: int, kind: int, cut: bool) -> Template:
-        """The ops of a chunk, one after the other; a block each."""
+        """Return the ops of a chunk, one after the other; a block each."""
         work, graph, share = self.work, self.work.graph, self.work.share
         is_forward = kind == FORWARD
         seconds, size = (work.forward_s, graph.parameter_bytes) if is_forward else (work.backward_s, work.gradient_bytes)
@@ -272,7 +272,7 @@ class GraphStep(StepModel):
 def _exchanged(
     made: Segments, work: GraphWork, op: int, is_forward: bool, seconds: float, flops: float, moved_bytes: float
 ) -> None:
-    """An op of a cut volume: its inner positions during the exchange of halos, then its borders, then what all wait for."""
+    """Lower an op of a cut volume: its inner positions during the exchange of halos, then its borders, then what all wait for."""
     assert work.volume is not None
     parts, name = float(work.volume.parts[op]), work.graph.op_names[op]
     passes = [(work.volume.forward[op], seconds)]

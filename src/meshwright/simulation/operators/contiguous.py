@@ -24,7 +24,7 @@ BoxArrays = tuple[NDArray[Any], ...]
 
 
 def contiguous_latency_s(instance: OperatorInstance, device_of: NDArray[np.int64], *, in_pieces: bool = False) -> float:
-    """Seconds of one step.
+    """Return the seconds of one step.
 
     Args:
         instance: what is placed.
@@ -44,7 +44,7 @@ def contiguous_latency_s(instance: OperatorInstance, device_of: NDArray[np.int64
 
 
 def contiguous_value_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -> tuple[float, bool]:
-    """Seconds of one step, in pieces where an accelerator would wait for itself, and whether it is in pieces.
+    """Return the seconds of one step, in pieces where an accelerator would wait for itself, and whether it is in pieces.
 
     Raises:
         PlanError: accelerators wait for each other, in pieces too.
@@ -78,7 +78,7 @@ def box_arrays(instance: OperatorInstance) -> BoxArrays:
 
 
 def pieces(instance: OperatorInstance, box_of: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Boxes cut where a way leaves them and comes back: ops by how often the ways to them came from outside, ``(n,)``."""
+    """Return boxes cut where a way leaves them and comes back: ops by how often the ways to them came from outside, ``(n,)``."""
     made = np.full(instance.num_ops, -1, np.int64)
     count = 0
     first, edge = instance.incoming
@@ -98,7 +98,7 @@ def pieces(instance: OperatorInstance, box_of: NDArray[np.int64]) -> NDArray[np.
 
 @njit
 def boxes_latency_s(inputs, times_s, box_of, num_boxes):  # type: ignore[no-untyped-def]
-    """Seconds of one step; infinite where boxes wait for each other in a circle.
+    """Return the seconds of one step; infinite where boxes wait for each other in a circle.
 
     Args:
         inputs: `box_arrays`.

@@ -38,7 +38,7 @@ _WIDEST_BYTES_PER_S = 1e18
 
 
 def form_value_s(instance: OperatorInstance, made: OperatorPlacement, form: ValueForm) -> float:
-    """Seconds of a legal placement under a form of its objective.
+    """Return the seconds of a legal placement under a form of its objective.
 
     Args:
         instance: what is placed.
@@ -68,7 +68,7 @@ def _lowered(instance: OperatorInstance, made: OperatorPlacement, contention: Co
 
 
 def _pairs(instance: OperatorInstance) -> Cluster:
-    """The instance's devices, with a channel for each ordered pair; types of devices do not matter to messages."""
+    """Return the instance's devices, with a channel for each ordered pair; types of devices do not matter to messages."""
     m = instance.num_devices
     rows = [[1.0] * m] * m
     network = {"kind": "matrix", "bandwidth_gbytes_per_s": rows, "latency_us": rows}
@@ -142,7 +142,7 @@ MOST_TASKS = 300_000
 
 
 def full_pipeline_s(plan: PlacementPlan) -> float:
-    """Seconds from one micro-batch to the next in a full pipeline, by the event simulator.
+    """Return the seconds from one micro-batch to the next in a full pipeline, by the event simulator.
 
     Every micro-batch does the tasks of `lowering`. A device runs what is ready, of the oldest micro-batch first, so that in
     training backward passes go before newer forward ones, as in 1F1B. No more micro-batches are under way than the devices can
@@ -168,7 +168,7 @@ def full_pipeline_s(plan: PlacementPlan) -> float:
 
 
 def followed_s(once: ExecutionGraph, groups: int, at_once: int) -> float:
-    """Seconds from one micro-batch to the next in a full pipeline of ``groups`` devices; see `full_pipeline_s`.
+    """Return the seconds from one micro-batch to the next in a full pipeline of ``groups`` devices; see `full_pipeline_s`.
 
     Args:
         once: what a micro-batch does.

@@ -138,7 +138,7 @@ def scaled_s(graph: JobGraph, reference: DeviceType, kind: DeviceType) -> tuple[
 
 
 def placement_of_plan(plan: PlacementPlan) -> tuple[OperatorInstance, OperatorPlacement]:
-    """The instance of a plan of ops on devices, and its placement, with its value computed again.
+    """Return the instance of a plan of ops on devices, and its placement, with its value computed again.
 
     Raises:
         PlanError: the plan has another partition, does not embed job and cluster, has replicas, or is not legal.
@@ -162,7 +162,7 @@ def placement_of_plan(plan: PlacementPlan) -> tuple[OperatorInstance, OperatorPl
 
 
 def device_columns(partition: OpPlacementPartition, cluster: Cluster) -> NDArray[np.int64]:
-    """The column of the instance that each of its ops runs on, ``(n,)``, or ``(2 n,)`` in training.
+    """Return the column of the instance that each of its ops runs on, ``(n,)``, or ``(2 n,)`` in training.
 
     Raises:
         PlanError: an op on a device that is not among those that could be chosen.
@@ -193,7 +193,7 @@ def whose_times(graph: JobGraph, cluster: Cluster) -> str:
 
 
 def _by_rule(graph: JobGraph, cluster: Cluster, names: list[str]) -> str:
-    """`whose_times` of those device types for which the graph gives none."""
+    """Return `whose_times` of those device types for which the graph gives none."""
     if not names or compute.model_named("auto", graph).name == "roofline":
         return ""
     first = cluster.device_types[0].name

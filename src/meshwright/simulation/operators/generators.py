@@ -176,7 +176,7 @@ class DrawnGraph:
 def draw_instance(
     graph: GraphDraw | Callable[[np.random.Generator], DrawnGraph], devices: DeviceDraw, split: Split, seed: int
 ) -> OperatorInstance:
-    """The instance of a seed; the same seed gives the same one.
+    """Return the instance of a seed; the same seed gives the same one.
 
     Args:
         graph: how the graph is drawn, or a function that draws one.
@@ -197,7 +197,7 @@ def draw_instance(
 
 
 def draw_graph(draw: GraphDraw, rng: np.random.Generator) -> DrawnGraph:
-    """Ops and edges; every op but those of the first level reads at least one."""
+    """Return the ops and edges; every op but those of the first level reads at least one."""
     kind = str(rng.choice(_KINDS[draw.kind])) if draw.kind in _KINDS else draw.kind
     num_ops = int(rng.choice(draw.num_ops))
     if kind == "layered":
@@ -226,7 +226,7 @@ def draw_graph(draw: GraphDraw, rng: np.random.Generator) -> DrawnGraph:
 
 
 def with_devices(name: str, graph: DrawnGraph, draw: DeviceDraw, rng: np.random.Generator) -> OperatorInstance | None:
-    """The graph on drawn devices; None where they cannot hold its ops when those are packed largest first.
+    """Return the graph on drawn devices; None where they cannot hold its ops when those are packed largest first.
 
     Outputs keep their proportions; bandwidths are scaled so that a tensor takes as long as wanted.
     """
@@ -291,7 +291,7 @@ def _of_groups(graph: DrawnGraph) -> NDArray[np.float64]:
 
 
 def _joined(num_ops: int, edges: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Each op alone, but a share of them with the nearest of their readers."""
+    """Return each op alone, but a share of them with the nearest of their readers."""
     group, nearest = np.arange(num_ops), np.full(num_ops, num_ops)
     np.minimum.at(nearest, edges[:, 0], edges[:, 1])
     for op in np.flatnonzero((rng.random(num_ops) < share) & (nearest < num_ops))[::-1]:
@@ -300,7 +300,7 @@ def _joined(num_ops: int, edges: NDArray[np.int64], share: float, rng: np.random
 
 
 def _layered(num_ops: int, width: float, parents: tuple[int, int], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Levels of 1 to twice the mean width less 1; each op reads from the two levels before it, at least one of the nearest."""
+    """Return levels of 1 to twice the mean width less 1; each op reads from the two before it, at least one of the nearest."""
     levels: list[NDArray[np.int64]] = []
     done = 0
     while done < num_ops:
@@ -320,7 +320,7 @@ def _layered(num_ops: int, width: float, parents: tuple[int, int], rng: np.rando
 
 
 def _series_parallel(num_ops: int, width: float, rng: np.random.Generator) -> tuple[int, NDArray[np.int64]]:
-    """Blocks one after another: an op forks into branches, chains of 1 to 3 ops, that another op joins."""
+    """Return the blocks one after another: an op forks into branches, chains of 1 to 3 ops, that another op joins."""
     edges: list[tuple[int, int]] = []
     last, done = 0, 1
     while done < num_ops:
@@ -357,7 +357,7 @@ def _chain(num_ops: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def _transformer(num_ops: int, width: float, rng: np.random.Generator) -> tuple[int, NDArray[np.int64]]:
-    """Layers: the input feeds heads, an op joins them and the skip; that feeds experts, joined with a second skip."""
+    """Draw layers: the input feeds heads, an op joins them and the skip; that feeds experts, joined with a second skip."""
     edges: list[tuple[int, int]] = []
     last, done = 0, 1
     heads, experts = (int(rng.integers(1, max(2, round(2 * width)))) for _ in range(2))
@@ -372,7 +372,7 @@ def _transformer(num_ops: int, width: float, rng: np.random.Generator) -> tuple[
 
 
 def _packs(sizes: NDArray[np.float64], memory: NDArray[np.float64]) -> bool:
-    """Whether packing largest first, each where most is left, holds everything."""
+    """Return whether packing largest first, each where most is left, holds everything."""
     left = memory.copy()
     for size in -np.sort(-sizes):
         device = int(left.argmax())

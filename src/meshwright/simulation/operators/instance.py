@@ -109,7 +109,7 @@ class OperatorInstance:
         device_types: Sequence[str] | None = None,
         is_host: NDArray[np.bool_] | None = None,
     ) -> OperatorInstance:
-        """An instance in which every op has one output that all its successors read; scalars hold for every op, device or pair.
+        """Return an instance in which every op has one output that all its successors read; scalars hold for all of a kind.
 
         Args:
             name: see the class.
@@ -276,7 +276,7 @@ class OperatorInstance:
             raise self._nowhere(np.flatnonzero(self.group == nowhere[0]))
 
     def _nowhere(self, members: NDArray[np.int64]) -> GraphError:
-        """Why no device runs all ops of a group: the first op that cannot be with those before it, and one of these."""
+        """Return why no device runs all ops of a group: the first op that cannot be with those before it, and one of these."""
 
         def can(ops: NDArray[np.int64]) -> bool:
             held = self.resident_bytes[ops].sum() + self.workspace_bytes[ops].max()
@@ -299,7 +299,7 @@ class OperatorInstance:
 def bytes_by_part(
     part: NDArray[np.int64], count: int, resident: NDArray[Kind], workspace: NDArray[Kind]
 ) -> tuple[NDArray[Kind], NDArray[Kind]]:
-    """Bytes that each of so many parts holds, and its largest workspace, from those of what it consists of; ``(count,)`` each."""
+    """Return the bytes that each of so many parts holds, and its largest workspace, by its members; ``(count,)`` each."""
     held, largest = np.zeros(count, resident.dtype), np.zeros(count, workspace.dtype)
     np.add.at(held, part, resident)
     np.maximum.at(largest, part, workspace)
@@ -307,7 +307,7 @@ def bytes_by_part(
 
 
 def numbered(labels: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Labels as numbers from 0 in order of their first appearance, ``(n,)``."""
+    """Return the labels as numbers from 0 in order of their first appearance, ``(n,)``."""
     labels = np.asarray(labels, np.int64)
     _, first, number = np.unique(labels, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)

@@ -26,7 +26,7 @@ _TEXTS = ("op_names", "device_names", "device_types")
 
 
 def to_data(instance: OperatorInstance) -> dict[str, Any]:
-    """Plain data that `from_data` reads back to an equal instance."""
+    """Return plain data that `from_data` reads back to an equal instance."""
     result: dict[str, Any] = {"format_version": FORMAT_VERSION, "kind": "operator-instance"}
     for name in instance.__dataclass_fields__:
         figures = getattr(instance, name)
@@ -38,7 +38,7 @@ def to_data(instance: OperatorInstance) -> dict[str, Any]:
 
 
 def from_data(data: Any, file: str | Path) -> OperatorInstance:
-    """The instance that `to_data` described.
+    """Return the instance that `to_data` described.
 
     Raises:
         InputFileError: a key is missing or unknown, or a field holds something else than it should.
@@ -87,7 +87,7 @@ def load_instance(path: str | Path) -> OperatorInstance:
 def with_accelerators(
     instance: OperatorInstance, number: int | None, memory_bytes: float | None, num_hosts: int | None = None
 ) -> OperatorInstance:
-    """An instance with other numbers of devices, or with other memory.
+    """Return an instance with other numbers of devices, or with other memory.
 
     Args:
         instance: what is changed.
@@ -131,7 +131,7 @@ def with_accelerators(
 
 
 def _are_equal(instance: OperatorInstance, columns: NDArray[np.int64]) -> bool:
-    """Whether some devices have the same times and memory, and the instance the same links between all."""
+    """Return whether some devices have the same times and memory, and the instance the same links between all."""
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)
     links = [getattr(instance, each)[apart] for each in ("latency_s", "bandwidth_bytes_per_s")]
     return (

@@ -32,14 +32,14 @@ class JsonFields:
         self.data = data
 
     def number(self, key: str, *, most: float = MOST) -> float:
-        """A number of 0 or more."""
+        """Return a number of 0 or more."""
         result = self._required(key)
         if isinstance(result, bool) or not isinstance(result, int | float) or not 0 <= result <= most:
             raise self.error(f"must be a number of 0 to {most:g}", key, result)
         return float(result)
 
     def whole(self, key: str, *, least: int = 0, most: int = 10**9) -> int:
-        """A whole number; one that is written with a point counts where nothing follows it."""
+        """Return a whole number; one that is written with a point counts where nothing follows it."""
         result = self._required(key)
         if (
             isinstance(result, bool)
@@ -51,7 +51,7 @@ class JsonFields:
         return int(result)
 
     def ends(self, number: dict[int, int]) -> tuple[int, int]:
-        """The nodes that an edge joins, ``sourceId`` and ``destId``, by their numbers of these identities."""
+        """Return the nodes that an edge joins, ``sourceId`` and ``destId``, by their numbers of these identities."""
         results = []
         for key in ("sourceId", "destId"):
             node_id = self.whole(key, least=-MOST_ID)
@@ -61,36 +61,36 @@ class JsonFields:
         return results[0], results[1]
 
     def flag(self, key: str) -> bool:
-        """True or false, or 1 or 0."""
+        """Return true or false, or 1 or 0."""
         result = self._required(key)
         if not isinstance(result, bool | int) or result not in (0, 1):
             raise self.error("must be true or false", key, result)
         return bool(result)
 
     def text(self, key: str) -> str:
-        """A text that is not empty."""
+        """Return a text that is not empty."""
         result = self._required(key)
         if not isinstance(result, str) or not result:
             raise self.error("must be a text", key, result)
         return result
 
     def items(self, key: str) -> list[Any]:
-        """A list of anything."""
+        """Return a list of anything."""
         result = self._required(key)
         if not isinstance(result, list):
             raise self.error("must be a list", key, type(result).__name__)
         return result
 
     def objects(self, key: str) -> list[JsonFields]:
-        """A list of objects."""
+        """Return a list of objects."""
         return [JsonFields(each, self.file, f"{self._path(key)}[{place}]") for place, each in enumerate(self.items(key))]
 
     def below(self, key: str) -> JsonFields:
-        """The object under a key."""
+        """Return the object under a key."""
         return JsonFields(self._required(key), self.file, self._path(key))
 
     def error(self, problem: str, key: str, value: object = None) -> InputFileError:
-        """An error of one field; of the object itself where the key is empty."""
+        """Return an error of one field; of the object itself where the key is empty."""
         return InputFileError(problem, file=self.file, field=self._path(key) if key else self.field or None, value=value)
 
     def _required(self, key: str) -> Any:
@@ -105,7 +105,7 @@ class JsonFields:
 
 
 def node_numbers(nodes: Sequence[JsonFields]) -> dict[int, int]:
-    """The number of each node by its ``id``, in the order of the file.
+    """Return the number of each node by its ``id``, in the order of the file.
 
     Raises:
         InputFileError: two have the same.

@@ -61,7 +61,7 @@ def placed(
     is_optimal: bool = False,
     note: str = "",
 ) -> OperatorPlacement:
-    """A legal placement with its value, which is computed here and not taken from the planner.
+    """Return a legal placement with its value, which is computed here and not taken from the planner.
 
     Args:
         instance: what is placed.
@@ -157,7 +157,7 @@ def check_objective(objective: str) -> None:
 
 
 def held_bytes(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Bytes that each device needs: what its ops hold, and its largest workspace, ``(m,)``."""
+    """Return the bytes that each device needs: what its ops hold, and its largest workspace, ``(m,)``."""
     resident, workspace = bytes_by_part(device_of, instance.num_devices, instance.resident_bytes, instance.workspace_bytes)
     return resident + workspace
 
@@ -165,7 +165,7 @@ def held_bytes(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDAr
 def value(
     instance: OperatorInstance, device_of: NDArray[np.int64], objective: OperatorObjective, order: NDArray[np.int64] | None = None
 ) -> float:
-    """Seconds that a legal placement takes under an objective; less is better.
+    """Return the seconds that a legal placement takes under an objective; less is better.
 
     Args:
         instance: what is placed.
@@ -212,14 +212,14 @@ def loads_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray
 
 
 def port_s(instance: OperatorInstance, tensor_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Seconds that a tensor of each size keeps each device's port busy, ``(sizes, m)``."""
+    """Return the seconds that a tensor of each size keeps each device's port busy, ``(sizes, m)``."""
     apart = np.where(np.eye(instance.num_devices, dtype=np.bool_), 0.0, instance.bandwidth_bytes_per_s)
     widest = np.maximum(apart.max(axis=0), apart.max(axis=1))
     return np.asarray(tensor_bytes[:, None] / np.where(widest > 0, widest, np.inf))
 
 
 def lower_bound(instance: OperatorInstance, objective: OperatorObjective) -> float:
-    """Seconds below which no placement comes: all work at best times shared evenly; for latency also the longest chain.
+    """Return seconds below which no placement comes: all work at best times shared evenly, for latency also the longest chain.
 
     Raises:
         ConfigError: no such objective.

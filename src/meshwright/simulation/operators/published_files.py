@@ -32,7 +32,7 @@ ACCELERATOR, HOST = "accelerator", "cpu"
 
 
 def load_published(path: str | Path) -> OperatorInstance:
-    """An instance of dnn-partitioning: accelerators first, then host processors.
+    """Return an instance of dnn-partitioning: accelerators first, then host processors.
 
     Raises:
         InputFileError: missing, truncated or not of this form; the field is named.
@@ -42,7 +42,7 @@ def load_published(path: str | Path) -> OperatorInstance:
 
 
 def published_instance(data: Any, file: str | Path) -> OperatorInstance:
-    """`load_published` of what was read already."""
+    """Return `load_published` of what was read already."""
     root = JsonFields(data, file)
     num_accelerators = root.whole("maxFPGAs", most=MOST_DEVICES)
     num_hosts = root.whole("maxCPUs", most=MOST_DEVICES)
@@ -90,7 +90,7 @@ def published_instance(data: Any, file: str | Path) -> OperatorInstance:
 
 
 def load_split(path: str | Path, instance_path: str | Path, instance: OperatorInstance) -> NDArray[np.int64]:
-    """Device of each op of an instance of `load_published`, from a split of the same repository, ``(n,)``.
+    """Return the device of each op of an instance of `load_published`, from a split of the same repository, ``(n,)``.
 
     Args:
         path: the split.
@@ -141,5 +141,5 @@ def _edges(root: JsonFields, number: dict[int, int]) -> tuple[list[tuple[int, in
 
 
 def is_published(data: Any) -> bool:
-    """Whether JSON data looks like an instance of dnn-partitioning."""
+    """Return whether JSON data looks like an instance of dnn-partitioning."""
     return isinstance(data, dict) and "maxFPGAs" in data

@@ -45,7 +45,7 @@ def arrays(instance: OperatorInstance) -> Arrays:
 
 @njit
 def inputs_ready_s(inputs, op, device, device_of, end_s):  # type: ignore[no-untyped-def]
-    """Time at which all inputs of an op are on a device; those on it are there when their producers end."""
+    """Return the time at which all inputs of an op are on a device; those on it are there when their producers end."""
     _, first, producer, input_bytes, latency_s, s_per_byte = inputs
     ready = 0.0
     for place in range(first[op], first[op + 1]):
@@ -132,7 +132,7 @@ def _upward(times, first, reader, transfer_s, topological):  # type: ignore[no-u
 
 
 def mean_transfer_s(instance: OperatorInstance) -> NDArray[np.float64]:
-    """Seconds that each edge's tensor needs between two different devices, in the mean over all ordered pairs, ``(e,)``."""
+    """Return seconds that each edge's tensor needs between different devices, in the mean over all ordered pairs, ``(e,)``."""
     m = instance.num_devices
     if m < 2:
         return np.zeros(len(instance.edges))
@@ -143,20 +143,20 @@ def mean_transfer_s(instance: OperatorInstance) -> NDArray[np.float64]:
 
 
 def mean_times_s(instance: OperatorInstance) -> NDArray[np.float64]:
-    """Seconds of each op in the mean over the devices that run it, ``(n,)``."""
+    """Return the seconds of each op in the mean over the devices that run it, ``(n,)``."""
     runs = np.isfinite(instance.times_s)
     return np.asarray(np.where(runs, instance.times_s, 0.0).sum(axis=1) / runs.sum(axis=1))
 
 
 def upward_rank_s(instance: OperatorInstance) -> NDArray[np.float64]:
-    """Longest way from each op's start to the end, with mean times and mean transfers, ``(n,)`` (HEFT's upward rank)."""
+    """Return the longest way from an op's start to the end, with mean times and mean transfers, ``(n,)`` (HEFT's upward rank)."""
     first, edge = instance.outgoing
     ranks = _upward(mean_times_s(instance), first, instance.edges[edge, 1], mean_transfer_s(instance)[edge], instance.topological)
     return np.asarray(ranks)
 
 
 def upward_order(instance: OperatorInstance) -> NDArray[np.int64]:
-    """Ops by falling upward rank, equal ones in topological order: a topological order, ``(n,)``."""
+    """Return the ops by falling upward rank, equal ones in topological order: a topological order, ``(n,)``."""
     position = np.empty(instance.num_ops, np.int64)
     position[instance.topological] = np.arange(instance.num_ops)
     rank = upward_rank_s(instance)
@@ -164,14 +164,14 @@ def upward_order(instance: OperatorInstance) -> NDArray[np.int64]:
 
 
 def critical_path_s(instance: OperatorInstance) -> float:
-    """Longest chain of ops, each on its fastest device and without transfers."""
+    """Return the longest chain of ops, each on its fastest device and without transfers."""
     first, edge = instance.outgoing
     best = instance.times_s.min(axis=1)
     return float(_upward(best, first, instance.edges[edge, 1], np.zeros(len(edge)), instance.topological).max())
 
 
 def best_order(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The best of five topological orders in which devices run their ops, ``(n,)``; `append_in_order` says when they run.
+    """Return the best of five topological orders in which devices run their ops, ``(n,)``; `append_in_order` says when they run.
 
     Args:
         instance: whose ops are ordered.
@@ -182,7 +182,7 @@ def best_order(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDAr
 
 
 def best_order_end_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -> float:
-    """Time at which the last op ends in the order of `best_order`, in seconds."""
+    """Return the time at which the last op ends in the order of `best_order`, in seconds."""
     return float(_best_of(*_instance_arrays(instance), np.asarray(device_of, np.int64))[1])
 
 
@@ -217,7 +217,7 @@ def _best_of(inputs, readers, topological, by_rank, device_of):  # type: ignore[
 
 @njit
 def by_starts(topological, start_s, end_s):  # type: ignore[no-untyped-def]
-    """Ops as a schedule starts them, equal starts by ends and then topologically."""
+    """Return the ops as a schedule starts them, equal starts by ends and then topologically."""
     order = topological[np.argsort(end_s[topological], kind="mergesort")]
     return order[np.argsort(start_s[order], kind="mergesort")]
 

@@ -67,11 +67,11 @@ def _row(simulator: Simulator, name: str, devices: NDArray[np.int64]) -> Row:
 
 
 def communication_share(step: LookaheadResult) -> float:
-    """Share of a step in which some flow is under way."""
+    """Return the share of a step in which some flow is under way."""
     return step.communication_s / step.step_s if step.step_s > 0 else 0.0
 
 
 @cache
 def _sources() -> str:
-    """A hash of the modules that the figures come from."""
+    """Return a hash of the modules that the figures come from."""
     return files.digest([path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))])

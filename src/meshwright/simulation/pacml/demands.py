@@ -56,7 +56,7 @@ def draw_demands(
 
 
 def draw_fractions(rng: np.random.Generator, distribution: str, num_jobs: int, defects: Defects) -> NDArray[np.float64]:
-    """Allowed completion times over sequential ones, ``(num_jobs,)``.
+    """Return the allowed completion times over sequential ones, ``(num_jobs,)``.
 
     Raises:
         ConfigError: no such distribution.

@@ -90,7 +90,7 @@ def _write_free(free_at_s, now_s, key):  # type: ignore[no-untyped-def]
 
 @njit
 def find_key(slots, keys, key):  # type: ignore[no-untyped-def]
-    """Number of a key in the table; where it is absent, minus one minus the slot that it would take."""
+    """Return the number of a key in the table; where it is absent, minus one minus the slot that it would take."""
     mask = len(slots) - 1
     slot = _hash(key) & mask
     while slots[slot] > 0:

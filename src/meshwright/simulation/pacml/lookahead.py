@@ -126,7 +126,7 @@ def problem(
 
 
 def ties(job: SplitJob, seed: int = TIE_SEED) -> NDArray[np.uint64]:
-    """A number of each dependency; of tied flows the one with the smallest sets the tick, ``(d,)``.
+    """Return a number of each dependency; of tied flows the one with the smallest sets the tick, ``(d,)``.
 
     Seed 0 numbers dependencies from the last made to the first. Other seeds give each its own well mixed number
     (SplitMix64's finaliser), as the hash of a string does.
@@ -155,7 +155,7 @@ def lookahead(inputs: LookaheadInput) -> LookaheadResult:
 
 
 def never_ends() -> GraphError:
-    """Sub-ops wait for each other."""
+    """Return an error: sub-ops wait for each other."""
     return GraphError("the sub-ops wait for each other, so the step never ends", field="edges")
 
 
@@ -297,7 +297,7 @@ def _run(  # type: ignore[no-untyped-def]
 
 @njit
 def _choose(flows, num_flows, channel, run_s, dep_left, tie, ties_by_hash, choice):  # type: ignore[no-untyped-def]
-    """The ready flow of each channel that may set the tick: that of the shortest run time, into ``choice``."""
+    """Write the ready flow of each channel that may set the tick: that of the shortest run time, into ``choice``."""
     for k in range(num_flows):
         j, c = flows[k], channel[flows[k]]
         other = choice[c]

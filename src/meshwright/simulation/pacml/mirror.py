@@ -119,7 +119,7 @@ def mirror(graph: JobGraph, defects: Defects) -> MirroredJob:
 
 
 def _numbers(graph: JobGraph) -> NDArray[np.int64]:
-    """The number of each op, 1 to ``n``, each once."""
+    """Return the number of each op, 1 to ``n``, each once."""
     results = [re.fullmatch("node([0-9]{1,9})", name) for name in graph.op_names]
     if not all(results):
         numbers = np.empty(graph.num_ops, np.int64)

@@ -57,7 +57,7 @@ class PlacementCache:
             resume(self.problem, episodes, e)
 
     def keys(self) -> NDArray[np.int64]:
-        """The key under which each placement was first met, ``(s, length of a key)``, from which numbers are restored."""
+        """Return the key under which each placement was first met, ``(s, length of a key)``, from which numbers are restored."""
         return self.problem.published.keys[self._first_key].copy()
 
     def adopt(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -115,7 +115,7 @@ class PlacementCache:
         self.problem.step_s[graph, column], self.problem.communication_share[graph, column] = self._times[key]
 
     def _block(self, key: NDArray[np.int64]) -> int:
-        """Number of the placement of a key, behind the blocks, of a block where it is one, -1 where there is no place."""
+        """Return the number of a key's placement, behind the blocks, of a block where it is one, -1 where there is no place."""
         published = self.problem.published
         number = int(find_key(published.slots, published.keys, key))
         if number < 0:
@@ -138,7 +138,7 @@ class PlacementCache:
         return self._simulator.placed(name, degree, np.concatenate([block_of[s] for s in cut.splits.tolist()]))
 
     def _number(self, placed: PlacedSplitJob, row: int, key: int) -> int:
-        """Number of a placement; a job that holds one block of its degree as every other rule would place it is on that block."""
+        """Return the number of a placement; a job that holds one block of its degree as other rules place it is on that block."""
         block = self._block_of.get(placed.servers.tobytes())
         degree = int(self.problem.degrees[row % len(self.problem.degrees)])
         if block is not None and len(placed.servers) == degree:
@@ -217,7 +217,7 @@ class PlacementCache:
 
 
 def _longer(values: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """A copy with room for more; the array itself where it is long enough."""
+    """Return a copy with room for more; the array itself where it is long enough."""
     if length <= len(values):
         return values
     result = np.zeros(length, np.int64)
@@ -226,7 +226,7 @@ def _longer(values: NDArray[np.int64], length: int) -> NDArray[np.int64]:
 
 
 def _wider(values: NDArray[Number], columns: int, rest: float) -> NDArray[Number]:
-    """A copy with more columns, the new ones filled."""
+    """Return a copy with more columns, the new ones filled."""
     result = np.full((len(values), columns), rest, values.dtype)
     result[:, : values.shape[1]] = values
     return result

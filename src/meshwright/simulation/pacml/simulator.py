@@ -33,7 +33,7 @@ class ServerBlocks:
         self._of_size: dict[int, NDArray[np.int64]] = {}
 
     def of_size(self, num_servers: int) -> NDArray[np.int64]:
-        """Servers of each block, ``(b, num_servers)``; none where no shape has that size."""
+        """Return the servers of each block, ``(b, num_servers)``; none where no shape has that size."""
         if num_servers not in self._of_size:
             self._of_size[num_servers] = blocks(self._cluster, num_servers).devices
         return self._of_size[num_servers]
@@ -63,7 +63,7 @@ class PlacementProblem(NamedTuple):
 
 
 def placement_problem(job: SplitJob, server_blocks: ServerBlocks) -> PlacementProblem:
-    """The arrays of a cut job on a cluster."""
+    """Return the arrays of a cut job on a cluster."""
     mirrored = job.job
     pieces = job.splits[: mirrored.num_forward]
     used = set(pieces.tolist())
@@ -105,7 +105,7 @@ def first_fit(
 def _first_fit(  # type: ignore[no-untyped-def]
     order, pieces, memory_bytes, parent_start, parents, block_start, block_servers, is_free, capacity_bytes
 ):
-    """Servers of each forward op, ``(n, most pieces)``; -1 in the first place where some op finds no block."""
+    """Return the servers of each forward op, ``(n, most pieces)``; -1 in the first place where some op finds no block."""
     left = np.where(is_free, capacity_bytes, 0.0)
     choice = np.full((len(order), pieces.max()), -1, np.int64)
     for op in order:
@@ -211,7 +211,7 @@ class Simulator:
         return self.cluster.num_devices
 
     def job(self, name: str) -> MirroredJob:
-        """A job by its name.
+        """Return a job by its name.
 
         Raises:
             GraphError: no such job.
@@ -221,7 +221,7 @@ class Simulator:
         return self.jobs[name]
 
     def split(self, name: str, degree: int) -> SplitJob:
-        """A job cut at most ``degree`` ways.
+        """Return a job cut at most ``degree`` ways.
 
         Raises:
             PlanError: a degree below 1.
@@ -229,7 +229,7 @@ class Simulator:
         return self._cut(name, degree)[0]
 
     def place(self, name: str, degree: int, is_free: NDArray[np.bool_]) -> PlacedSplitJob | None:
-        """First fit among the servers that no other job holds, ``(w,)``; None where some op finds no block."""
+        """Return the first fit among the servers that no other job holds, ``(w,)``; None where some op finds no block."""
         occupancy = (name, degree, is_free.tobytes())
         if occupancy not in self._placed:
             if len(self._placed) >= MAX_OCCUPANCIES:
@@ -240,7 +240,7 @@ class Simulator:
         return self._placed[occupancy]
 
     def placed(self, name: str, degree: int, server: NDArray[np.int64]) -> PlacedSplitJob:
-        """A cut job on given servers, ``(p,)``."""
+        """Return a cut job on given servers, ``(p,)``."""
         key = (name, degree, server.tobytes())
         if key not in self._distinct:
             self._distinct[key] = PlacedSplitJob(self.split(name, degree), server, np.unique(server), key)
@@ -251,22 +251,22 @@ class Simulator:
         return dep_times(placed.split, placed.server, self.network, self.defects)
 
     def step(self, placed: PlacedSplitJob) -> LookaheadResult:
-        """One training step of a placed job."""
+        """Return one training step of a placed job."""
         if placed.key not in self._steps:
             inputs = problem(placed.split, placed.server, self.times(placed), self.defects, self.tie_seed)
             self._steps[placed.key] = lookahead(inputs)
         return self._steps[placed.key]
 
     def completion_s(self, step: LookaheadResult) -> float:
-        """Completion time of a job that starts at once."""
+        """Return the completion time of a job that starts at once."""
         return step.step_s * self.num_steps
 
     def sequential_s(self, name: str) -> float:
-        """Completion time of a job on one worker, ops one after another."""
+        """Return the completion time of a job on one worker, ops one after another."""
         return self.job(name).step_s * self.num_steps
 
     def demand_bytes(self, name: str) -> float:
-        """Memory of all ops and bytes on all edges of the job as it comes, uncut: what throughput counts."""
+        """Return the memory of all ops and bytes on all edges of the job as it comes, uncut: what throughput counts."""
         job = self.job(name)
         return float(job.memory_bytes.sum() + job.edge_bytes.sum())
 

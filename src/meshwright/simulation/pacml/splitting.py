@@ -64,7 +64,7 @@ class SplitJob:
 
 
 def splits(job: MirroredJob, degree: int, defects: Defects) -> NDArray[np.int64]:
-    """Pieces of each op when a job is cut at most ``degree`` ways, ``(o,)``; a backward op is cut as its forward op.
+    """Return the pieces of each op when a job is cut at most ``degree`` ways, ``(o,)``; a backward op is cut as its forward op.
 
     ``max(1, min(2 ceil(ceil(c / q) / 2), degree))`` for the forward time ``c`` and the quantum ``q``: an op without
     forward time stays whole, however long its backward op is.
@@ -106,13 +106,13 @@ def split(job: MirroredJob, degree: int, defects: Defects) -> SplitJob:
 
 
 def by_number(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Stable order of small whole numbers; short ones are sorted by counting."""
+    """Return the stable order of small whole numbers; short ones are sorted by counting."""
     small = numbers.astype(np.uint16) if numbers.max(initial=0) < 2**16 else numbers
     return np.argsort(small, kind="stable")
 
 
 def _bipartite(pieces: NDArray[np.int64], edges: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-    """Edge, piece of the source and piece of the target of every sub-edge."""
+    """Return edge, piece of the source and piece of the target of every sub-edge."""
     each = pieces[edges[:, 0]] * pieces[edges[:, 1]]
     edge = np.repeat(np.arange(len(edges)), each)
     place = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
@@ -120,7 +120,7 @@ def _bipartite(pieces: NDArray[np.int64], edges: NDArray[np.int64]) -> tuple[NDA
 
 
 def _edge_bytes(job: MirroredJob, pieces: NDArray[np.int64], defects: Defects) -> NDArray[np.float64]:
-    """Size of each sub-edge of every edge, ``(2 m + 1,)``.
+    """Return the size of each sub-edge of every edge, ``(2 m + 1,)``.
 
     As published, it is the memory of the source. Where only the source is cut, it is that of the *child*; where both are, that of
     the one cut first. It is always divided by the number of sub-edges.
@@ -138,7 +138,7 @@ def _edge_bytes(job: MirroredJob, pieces: NDArray[np.int64], defects: Defects) -
 def _sync(
     job: MirroredJob, pieces: NDArray[np.int64], first: NDArray[np.int64], defects: Defects
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Source, target and size of the dependencies that synchronise the weights of cut backward ops."""
+    """Return source, target and size of the dependencies that synchronise the weights of cut backward ops."""
     backward = np.arange(job.num_forward, job.num_ops)
     payload = job.memory_bytes if defects.sync_carries_memory else job.parameter_bytes
     cut = backward[pieces[backward] > 1]

@@ -58,7 +58,7 @@ class Network:
 
     @classmethod
     def from_cluster(cls, cluster: Cluster) -> Network:
-        """The constants of a RAMP cluster.
+        """Return the constants of a RAMP cluster.
 
         Raises:
             ConfigError: another topology, or racks that the transceivers cannot reach in one step.
@@ -144,7 +144,7 @@ class Spread(NamedTuple):
 def collective_times_s(
     spread: Spread, message_bytes: NDArray[np.float64], network: Network, defects: Defects
 ) -> NDArray[np.float64]:
-    """Time of a reduce-scatter and an all-gather over each group of servers, ``(g,)``.
+    """Return the time of a reduce-scatter and an all-gather over each group of servers, ``(g,)``.
 
     Both run in steps over the communication groups, servers and racks that the members spread over; a step's message
     is the last step's, divided. The reduction is counted once.
@@ -178,7 +178,7 @@ def collective_times_s(
 
 
 def _reduction_s(data_bytes: NDArray[np.float64], size: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Time in which a worker adds up what ``size`` workers hold."""
+    """Return the time in which a worker adds up what ``size`` workers hold."""
     depth = np.ceil(np.log2(size))
     intensity = depth / ((size + 1) * 2)
     operations = depth * (data_bytes / size) / 2
@@ -192,7 +192,7 @@ def _per_server(group: NDArray[np.int64], server: NDArray[np.int64], num_groups:
 
 
 def _spread(is_member: NDArray[np.bool_], network: Network) -> Spread:
-    """The spread of groups of servers, ``(g, w)``."""
+    """Return the spread of groups of servers, ``(g, w)``."""
     grid = is_member.reshape(-1, *(network.coordinates.max(axis=0) + 1).tolist())
     racks = np.any(grid, axis=3)
     return Spread(

@@ -34,7 +34,7 @@ def chrome_trace(
     finish_s: NDArray[np.float64],
     memory: MemoryOverTime,
 ) -> dict[str, Any]:
-    """The trace as plain data for JSON.
+    """Return the trace as plain data for JSON.
 
     Args:
         execution: the tasks, ``t``.
@@ -70,7 +70,7 @@ def chrome_trace(
 
 
 def _threads(execution: ExecutionGraph, start_s: NDArray[np.float64], finish_s: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Thread of each task: 0, or the first one from 1 on that is free when a message starts, ``(t,)``."""
+    """Return the thread of each task: 0, or the first one from 1 on that is free when a message starts, ``(t,)``."""
     thread = np.zeros(execution.num_tasks, np.int64)
     free_s: dict[int, list[float]] = defaultdict(list)
     for i in np.lexsort((finish_s, start_s)).tolist():
@@ -86,7 +86,7 @@ def _threads(execution: ExecutionGraph, start_s: NDArray[np.float64], finish_s: 
 def _arrows(
     execution: ExecutionGraph, thread: NDArray[np.int64], start_s: NDArray[np.float64], finish_s: NDArray[np.float64]
 ) -> list[Event]:
-    """Along each dependency from or to a transfer: out of the middle of one slice, into the beginning of the other."""
+    """Draw along each dependency from or to a transfer: out of the middle of one slice, into the beginning of the other."""
     is_transfer = execution.kind == TaskKind.TRANSFER
     events: list[Event] = []
     for number, (before, after) in enumerate(execution.edges.tolist()):
@@ -100,7 +100,7 @@ def _arrows(
 
 
 def _counters(memory: MemoryOverTime) -> list[Event]:
-    """Memory of each rank wherever it changes; of several values at one moment the last."""
+    """Return the memory of each rank wherever it changes; of several values at one moment the last."""
     events: list[Event] = []
     for rank in range(memory.num_ranks):
         time_s, memory_bytes = memory.rank(rank)

@@ -19,7 +19,7 @@ from .execution import ExecutionGraph, TaskKind
 
 
 def deadlines_s(execution: ExecutionGraph) -> NDArray[np.float64]:
-    """The deadline of each task in seconds from the start of the run, ``(t,)``; of tasks in a cycle their durations.
+    """Return the deadline of each task in seconds from the start of the run, ``(t,)``; of tasks in a cycle their durations.
 
     Source:
         Earliest deadline first for groups of flows: Pan et al., "Efficient flow scheduling in distributed deep learning training
@@ -31,7 +31,7 @@ def deadlines_s(execution: ExecutionGraph) -> NDArray[np.float64]:
 
 
 def by_deadline(execution: ExecutionGraph) -> ExecutionGraph:
-    """The graph with the earliest deadline first among messages; computations keep their order."""
+    """Return the graph with the earliest deadline first among messages; computations keep their order."""
     is_message = execution.kind != TaskKind.COMPUTE
     return replace(execution, priority=np.where(is_message, deadlines_s(execution), execution.priority))
 

@@ -88,7 +88,7 @@ class ExecutionGraph:
 
     @classmethod
     def joined(cls, parts: Sequence[ExecutionGraph], edges: NDArray[np.int64]) -> ExecutionGraph:
-        """The tasks of several graphs of the same ranks, one behind the other, with dependencies of their own, ``(d, 2)``."""
+        """Return the tasks of several graphs of the same ranks, one behind the other, with their own dependencies, ``(d, 2)``."""
         return cls(
             num_ranks=parts[0].num_ranks,
             edges=edges,
@@ -98,7 +98,7 @@ class ExecutionGraph:
         )
 
     def part(self, first: int, end: int) -> ExecutionGraph:
-        """The tasks from one up to another, without their dependencies."""
+        """Return the tasks from one up to another, without their dependencies."""
         uses = self.stream_start[first : end + 1]
         return ExecutionGraph(
             num_ranks=self.num_ranks,

@@ -37,7 +37,7 @@ def schedule(graph: ExecutionGraph) -> tuple[NDArray[np.float64], NDArray[np.flo
 
 
 def _rank_of(priority: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Position of each task in the order by (priority, number)."""
+    """Return the position of each task in the order by (priority, number)."""
     rank = np.empty(len(priority), np.int64)
     rank[np.argsort(priority, kind="stable")] = np.arange(len(priority))
     return rank

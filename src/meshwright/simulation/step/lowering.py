@@ -47,7 +47,7 @@ def lower(graph: JobGraph, splits: OpSplits, network: RankNetwork, costs: CostSe
 
 
 def overlaps(source_split: int, target_split: int) -> Iterator[tuple[int, int, float]]:
-    """The share of all samples that passes from each rank of one split to each rank of another.
+    """Yield the share of all samples that passes from each rank of one split to each rank of another.
 
     Yields:
         source rank, target rank, share; shares add up to 1.
@@ -63,7 +63,7 @@ def overlaps(source_split: int, target_split: int) -> Iterator[tuple[int, int, f
 
 
 def reduced_bytes(graph: JobGraph, degrees: NDArray[np.int64], costs: CostSettings) -> dict[int, float]:
-    """Bytes of gradients that each group of ranks all-reduces in a step, by the size of the group."""
+    """Return the bytes of gradients that each group of ranks all-reduces in a step, by the size of the group."""
     result: dict[int, float] = {}
     for op in np.flatnonzero((degrees > 1) & (graph.parameter_bytes > 0)).tolist():
         size = float(graph.parameter_bytes[op]) * costs.gradient_bytes_per_parameter_byte
@@ -115,19 +115,19 @@ class _Lowering:
         return self._frozen(np.concatenate([*joined, np.array(self.edges, np.int64).reshape(-1, 2)]))
 
     def _numbered(self, ops: NDArray[np.int64], first: int) -> NDArray[np.int64]:
-        """The first task of each op, where the ops are numbered in this order."""
+        """Return the first task of each op, where the ops are numbered in this order."""
         result = np.empty(self.graph.num_ops, np.int64)
         result[ops] = first + row_starts(self.degrees[ops])[:-1]
         return result
 
     @staticmethod
     def _rank_by_rank(before: NDArray[np.int64], after: NDArray[np.int64], degree: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Dependencies between the tasks of two passes, each rank's on its own: first tasks and ranks of each pair."""
+        """Return the dependencies between the tasks of two passes, each rank's on its own: first tasks and ranks of each pair."""
         rank = np.arange(int(degree.sum())) - np.repeat(np.cumsum(degree) - degree, degree)
         return np.stack([np.repeat(before, degree) + rank, np.repeat(after, degree) + rank], axis=1)
 
     def _shares(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Forward and backward seconds of each op's share, per rank (devices may differ)."""
+        """Return forward and backward seconds of each op's share, per rank (devices may differ)."""
         cluster = self.network.cluster
         model = compute.model_named(self.costs.compute, self.graph)
         by_type = {
@@ -183,7 +183,7 @@ class _Lowering:
         return np.stack([giver, np.repeat(first_task, degree)], axis=1)
 
     def _reduce(self, op: int, whole_bytes: float, order: float) -> int:
-        """One all-reduce over the ranks of an op, in chunks one after the other; the first of them."""
+        """Return one all-reduce over the ranks of an op, in chunks one after the other; the first of them."""
         num_ranks = int(self.degrees[op])
         chunks = tasks.num_chunks(whole_bytes, self.costs)
         payload = whole_bytes / chunks

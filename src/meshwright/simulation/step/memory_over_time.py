@@ -39,7 +39,7 @@ class MemoryOverTime:
         return len(self.start) - 1
 
     def rank(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Times and bytes of one rank."""
+        """Return the times and bytes of one rank."""
         rows = slice(self.start[rank], self.start[rank + 1])
         return self.time_s[rows], self.memory_bytes[rows]
 
@@ -56,7 +56,7 @@ def memory_over_time(
     finish_s: NDArray[np.float64],
     state_copies: float = STATE_BYTES_PER_WEIGHT_BYTE,
 ) -> MemoryOverTime:
-    """Memory in use on each rank of a step that ran so.
+    """Return the memory in use on each rank of a step that ran so.
 
     Args:
         execution: what the ranks do.

@@ -54,7 +54,7 @@ class Messages:
 
     @classmethod
     def from_members(cls, members: Sequence[Sequence[int]], phases: Sequence[Phases]) -> Messages:
-        """Messages of the ranks that take part in each task and of its phases, one entry each per task."""
+        """Return the messages of the ranks that take part in each task and of its phases, one entry each per task."""
         member_start, every_member = joined_rows(members)
         every_phase = list(chain.from_iterable(phases))
         every_flow = list(chain.from_iterable(flows for _, flows in every_phase))
@@ -72,12 +72,12 @@ class Messages:
 
     @classmethod
     def none(cls, num_tasks: int) -> Messages:
-        """Tasks that send nothing."""
+        """Return the tasks that send nothing."""
         return cls.from_members([()] * num_tasks, [()] * num_tasks)
 
     @classmethod
     def joined(cls, parts: Sequence[Messages]) -> Messages:
-        """The messages of several runs of tasks, one behind the other."""
+        """Return the messages of several runs of tasks, one behind the other."""
         made: dict[str, NDArray[Any]] = {}
         for name in (field.name for field in fields(cls)):
             columns = [getattr(part, name) for part in parts]
@@ -85,7 +85,7 @@ class Messages:
         return cls(**made)
 
     def part(self, first: int, end: int) -> Messages:
-        """The messages of the tasks from one up to another."""
+        """Return the messages of the tasks from one up to another."""
         phases, ranks = (starts[first : end + 1] for starts in (self.phase_start, self.member_start))
         flows = self.flow_start[phases[0] : phases[-1] + 1]
         sent = slice(flows[0], flows[-1])
@@ -112,7 +112,7 @@ class Messages:
         return np.repeat(phase_task, np.diff(self.flow_start))
 
     def parted(self, counts: NDArray[np.int64]) -> Messages:
-        """The messages with each flow cut into equal parts, which run side by side in its phase.
+        """Return the messages with each flow cut into equal parts, which run side by side in its phase.
 
         Args:
             counts: into how many each flow is cut, ``(f,)``, at least 1.
@@ -129,7 +129,7 @@ class Messages:
         )
 
     def ranks(self, task: int) -> list[int]:
-        """Ranks that take part in a task."""
+        """Return the ranks that take part in a task."""
         return [int(rank) for rank in self.members[self.member_start[task] : self.member_start[task + 1]]]
 
     def check(self, num_tasks: int, num_ranks: int) -> None:

@@ -66,11 +66,11 @@ class Timeline:
         return 0.0 if self.step_s == 0 else max(0.0, 1.0 - float(self.compute_busy_s.max()) / self.step_s)
 
     def memory(self, graph: JobGraph) -> MemoryOverTime:
-        """Memory of each rank over time; ``graph`` is the job that was simulated."""
+        """Return the memory of each rank over time; ``graph`` is the job that was simulated."""
         return memory_over_time(self.execution, graph, self.start_s, self.finish_s, self.state_copies)
 
     def to_chrome_trace(self, graph: JobGraph) -> dict[str, Any]:
-        """The timeline for Perfetto and chrome://tracing (see `chrome_trace`); ``graph`` is the job that was simulated."""
+        """Return the timeline for Perfetto and chrome://tracing (see `chrome_trace`); ``graph`` is the job that was simulated."""
         return chrome_trace(self.execution, graph, self.start_s, self.finish_s, self.memory(graph))
 
 
@@ -208,7 +208,7 @@ def repeated(execution: ExecutionGraph, num_steps: int) -> ExecutionGraph:
 
 
 def _barrier(num_ranks: int) -> ExecutionGraph:
-    """A task that takes no time and uses nothing."""
+    """Return a task that takes no time and uses nothing."""
     return ExecutionGraph(
         num_ranks=num_ranks,
         kind=np.array([TaskKind.COMPUTE], np.int8),

@@ -139,7 +139,7 @@ class FillingState(NamedTuple):
 
 
 def room_for_networks(num_places: int, n: int) -> StackedNetworks:
-    """Empty places for networks of up to ``n`` devices; `fill_network` fills them."""
+    """Return empty places for networks of up to ``n`` devices; `fill_network` fills them."""
     return arrays_of(
         StackedNetworks,
         {
@@ -167,7 +167,7 @@ def fill_network(stacked: StackedNetworks, at: int, instance: TaskletInstance) -
 
 
 def near_devices(instance: TaskletInstance) -> NDArray[np.bool_]:
-    """Whether each device's exchange with each other is nearer to its shortest than to the network's mean, ``(n, n)``."""
+    """Return whether each device's exchange with each other is nearer to its shortest than to the network's mean, ``(n, n)``."""
     others_s = np.where(np.eye(instance.num_devices, dtype=np.bool_), np.inf, instance.reduce_s)
     halfway_s = (others_s.min(axis=1) + units_s(instance)[0]) / 2
     is_near: NDArray[np.bool_] = np.isfinite(others_s) & (others_s <= halfway_s[:, None])
@@ -175,7 +175,7 @@ def near_devices(instance: TaskletInstance) -> NDArray[np.bool_]:
 
 
 def units_s(instance: TaskletInstance) -> tuple[float, float]:
-    """Mean exchange and mean transfer of two devices in seconds, or next to nothing where that is 0."""
+    """Return the mean exchange and mean transfer of two devices in seconds, or next to nothing where that is 0."""
     pairs = max(1, instance.num_devices * (instance.num_devices - 1))
     return max(float(instance.reduce_s.sum()) / pairs, 1e-30), max(float(instance.hand_over_s.sum()) / pairs, 1e-30)
 
@@ -215,7 +215,7 @@ def begin_filling(stacked, state, e, at):  # type: ignore[no-untyped-def]
 
 @njit
 def is_filled(stacked, state, e):  # type: ignore[no-untyped-def]
-    """Whether every device is in a stage."""
+    """Return whether every device is in a stage."""
     return state.num_joined[e] == stacked.num_devices[state.instance[e]]
 
 

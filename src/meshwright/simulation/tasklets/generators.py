@@ -55,7 +55,7 @@ class NetworkDraw(settings.Settings):
         return max(self.num_devices)
 
     def draw(self, seed: int) -> TaskletInstance:
-        """The network of a seed; the same seed gives the same one."""
+        """Return the network of a seed; the same seed gives the same one."""
         sizes = np.random.default_rng([seed, _SIZES])
         devices, stages = (each[int(sizes.integers(len(each)))] for each in (self.num_devices, self.num_stages))
         kind = self.kinds[seed % len(self.kinds)]
@@ -71,7 +71,7 @@ def draw_network(
     num_stages: int = 8,
     sent_bytes: tuple[float, float] = (0.4e9, 0.05e9),
 ) -> TaskletInstance:
-    """Three to eight regions of unequal size with links of any speed; of a spot fleet each device has a port of its own speed.
+    """Return three to eight regions of unequal size with links of any speed; in a spot fleet each device has its own port.
 
     Args:
         seed: of what is drawn.

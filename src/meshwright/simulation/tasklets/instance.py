@@ -117,7 +117,7 @@ class TaskletInstance:
         return ~np.eye(self.num_devices, dtype=np.bool_)
 
     def _sent_s(self, sent_bytes: float, parts: int = 1) -> NDArray[np.float64]:
-        """Seconds to send one of so many parts to each other device, 0 on the diagonal, ``(n, n)``."""
+        """Return seconds to send one of so many parts to each other device, 0 on the diagonal, ``(n, n)``."""
         seconds, apart = np.zeros(self.latency_s.shape), self._apart
         seconds[apart] = self.latency_s[apart] + sent_bytes / (parts * self.bandwidth_bytes_per_s[apart])
         return seconds
@@ -130,7 +130,7 @@ def read_tasklets(
     gradient_bytes: float | None = None,
     activation_bytes: float | None = None,
 ) -> TaskletInstance:
-    """An instance from JSON: ``delay_ms`` and ``bandwidth_gbps`` (Gbit/s) matrices, ``regions``, ``constants``.
+    """Return an instance from JSON: ``delay_ms`` and ``bandwidth_gbps`` (Gbit/s) matrices, ``regions``, ``constants``.
 
     Row ``v`` and column ``u`` are of what goes from device ``v`` to device ``u``. Constants: ``stages_way``,
     ``send_gradient_size_GB`` and ``send_activation_size_GB`` (10^9 bytes). Without ``regions`` all devices are of one.

@@ -38,7 +38,7 @@ class TaskletPlacement:
 def placed_tasklets(
     instance: TaskletInstance, stages: NDArray[np.int64], planner: str, *, num_valued: int = 1, note: str = ""
 ) -> TaskletPlacement:
-    """A grouping into stages with its best pipelines, valued here and not by the planner.
+    """Return a grouping into stages with its best pipelines, valued here and not by the planner.
 
     Args:
         instance: what is placed.
@@ -73,6 +73,6 @@ def placed_tasklets(
 
 
 def tasklet_value_s(instance: TaskletInstance, stages: NDArray[np.int64]) -> float:
-    """Seconds of communication in a step of a grouping, ``(k, p)``."""
+    """Return the seconds of communication in a step of a grouping, ``(k, p)``."""
     data_s, pipeline_s, *_ = worked_out(instance.reduce_s, instance.hand_over_s, np.ascontiguousarray(stages, np.int64))
     return float(data_s + pipeline_s)

@@ -17,7 +17,7 @@ MOST_EXACT = 14
 
 @njit
 def reduction_s(reduce_s, members):  # type: ignore[no-untyped-def]
-    """Seconds to reduce the gradients of the stage that runs on these devices."""
+    """Return the seconds to reduce the gradients of the stage that runs on these devices."""
     slowest = 0.0
     for device in members:
         total = 0.0
@@ -94,7 +94,7 @@ def _place_of(mate, i):  # type: ignore[no-untyped-def]
 
 @njit
 def path_s(between_s, best_s, path):  # type: ignore[no-untyped-def]
-    """Length of the shortest open path through all stages, and the path.
+    """Return the length of the shortest open path through all stages, and the path.
 
     Args:
         between_s: seconds between stages, symmetric, ``(k, k)``.
@@ -203,13 +203,13 @@ def _along_s(between_s, path):  # type: ignore[no-untyped-def]
 
 @njit
 def path_table(k):  # type: ignore[no-untyped-def]
-    """Scratch space of `ordered_path_s` for so many stages."""
+    """Return scratch space of `ordered_path_s` for so many stages."""
     return np.zeros((1 << k if k <= MOST_EXACT else 0, k))
 
 
 @njit
 def ordered_path_s(between_s, table, path):  # type: ignore[no-untyped-def]
-    """A path through all stages, the shortest of up to `MOST_EXACT`: its length, and the order in ``path``."""
+    """Return a path through all stages, the shortest of up to `MOST_EXACT`: its length, and the order in ``path``."""
     return path_s(between_s, table, path) if len(between_s) <= MOST_EXACT else improved_path_s(between_s, path)
 
 
@@ -238,7 +238,7 @@ def update(reduce_s, hand_over_s, stages, first, second, stage_s, between_s, scr
 
 @njit
 def worked_out(reduce_s, hand_over_s, stages):  # type: ignore[no-untyped-def]
-    """Seconds of data parallelism and of pipeline parallelism, data of each stage, between stages, and the order of stages."""
+    """Return seconds of data and of pipeline parallelism, data of each stage, between stages, and the order of stages."""
     k, p = stages.shape
     stage_s, between_s = np.zeros(k), np.zeros((k, k))
     scratch, path = np.zeros((3, p), np.int64), np.zeros(k, np.int64)

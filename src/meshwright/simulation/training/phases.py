@@ -48,7 +48,7 @@ def run_cycles(
 def masked_step_s(
     full: StepModel, core: StepModel, training: Masked, cluster: Cluster, devices: NDArray[np.int64], costs: CostSettings
 ) -> float:
-    """Mean seconds of a step by the event path; of two cycles the second one counts. Arguments are those of `run_cycles`."""
+    """Return mean step seconds by the event path; of two cycles the second counts. Arguments are those of `run_cycles`."""
     run = run_cycles(full, core, training, cluster, devices, costs)
     ends = run.timeline.finish_s[run.lowered.optimizers].max(axis=1)
     cycle_s = float(ends[-1] - ends[len(ends) // 2 - 1])
@@ -73,7 +73,7 @@ def local_period(step: StepModel, every: int, share: float = 1.0) -> StepModel:
 def periodic_step_s(
     step: StepModel, every: int, share: float, cluster: Cluster, devices: NDArray[np.int64], costs: CostSettings
 ) -> float:
-    """Mean seconds of a step by the event path: ``every`` steps in one execution graph, behind the last of them one average.
+    """Return mean step seconds by the event path: ``every`` steps in one execution graph, behind the last one average.
 
     Two periods are run, and the second one counts. Of a period of more than `MOST_STEPS` steps so many are lowered; each of the
     others takes as long as a step without sums.

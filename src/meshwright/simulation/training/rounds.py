@@ -72,7 +72,7 @@ class WorkerRounds:
         return len(self._tasks) - 1
 
     def execution(self) -> ExecutionGraph:
-        """The execution graph of everything that was added."""
+        """Return the execution graph of everything that was added."""
         kind, seconds, members, streams, payload, op = zip(*self._tasks, strict=True)
         return ExecutionGraph(
             num_ranks=self.num_workers,
@@ -95,13 +95,13 @@ class WorkerRounds:
         return finish
 
     def _messages(self) -> Messages:
-        """Who takes part in each message; it takes its duration."""
+        """Return who takes part in each message; it takes its duration."""
         members = [list(task.members) if task.kind != TaskKind.COMPUTE else [] for task in self._tasks]
         return Messages.from_members(members, [()] * len(members))
 
 
 def gossip_rounds_s(times_s: ArrayLike, rounds: Sequence[Round], rounds_s: Sequence[float], payload_bytes: float = 0.0) -> float:
-    """Mean seconds of a step of gossip; the second half of the steps counts.
+    """Return the mean seconds of a step of gossip; the second half of the steps counts.
 
     Args:
         times_s, rounds, rounds_s, payload_bytes: as of `gossip_rounds`.
@@ -147,7 +147,7 @@ def gossip_rounds(
 def periodic_rounds_s(
     times_s: ArrayLike, every: int, sent_s: float, fragments: int = 1, *, overlap: bool = False, payload_bytes: float = 0.0
 ) -> float:
-    """Mean seconds of a step with averages over all workers now and then, of fragments at times of their own.
+    """Return the mean seconds of a step with averages over all workers now and then, of fragments at times of their own.
 
     Args:
         times_s: seconds of each step of each worker, ``(steps, n)``.
@@ -176,7 +176,7 @@ def periodic_rounds_s(
 
 
 def server_rounds_rate(times_s: ArrayLike, round_s: float, staleness: int | None) -> float:
-    """Steps a second of all workers with a parameter server that is never the bottleneck, by an execution graph over rounds.
+    """Return steps a second of all workers with a parameter server that is no bottleneck, by an execution graph over rounds.
 
     Args:
         times_s: seconds of each step of each worker, ``(rounds, n)``; the second half counts.
@@ -273,7 +273,7 @@ def local_blocks_s(
 
 
 def _mean_step_s(put: WorkerRounds, lasts: list[list[int]], period: int) -> float:
-    """From the end of a step to that of the last one, whole periods between them."""
+    """Return mean seconds from the end of a step to that of the last one, whole periods between them."""
     finish = put.finish_s()
     ends = [float(finish[tasks].max()) for tasks in lasts]
     counted = max(1, (len(ends) // 2) // period) * period

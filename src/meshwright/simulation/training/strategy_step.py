@@ -70,13 +70,13 @@ class TrainedJob(Protocol):
         """Choices of the cost model."""
 
     def devices(self, count: int) -> NDArray[np.int64]:
-        """The devices of a number of ranks, in rank order, ``(count,)``."""
+        """Return the devices of a number of ranks, in rank order, ``(count,)``."""
 
     def replicas(self, work: Any) -> Replicas:
-        """The replicas of a layout."""
+        """Return the replicas of a layout."""
 
     def simulated(self, work: Any) -> StepModel:
-        """The step as the event path reads it."""
+        """Return the step as the event path reads it."""
 
 
 def simulated_training_s(
@@ -86,7 +86,7 @@ def simulated_training_s(
     compression: AnyCompression | None = None,
     costs: CostSettings | None = None,
 ) -> float:
-    """Mean seconds of a step by the event path: the execution graph of the strategy, run.
+    """Return the mean seconds of a step by the event path: the execution graph of the strategy, run.
 
     Args:
         job: with its cluster.
@@ -166,7 +166,7 @@ def simulated_training_s(
 
 
 def _periods(training: DiLoCo | LocalSgd | PostLocalSgd | Synchronous) -> list[tuple[float, int]]:
-    """Shares of all steps, and the steps of a period there."""
+    """Return the shares of all steps, and the steps of a period there."""
     if isinstance(training, PostLocalSgd):
         first = training.warmup_steps / training.num_steps
         return [(first, 1), (1 - first, training.every)]
@@ -174,7 +174,7 @@ def _periods(training: DiLoCo | LocalSgd | PostLocalSgd | Synchronous) -> list[t
 
 
 def simulated_parts_s(training: LocalUpdate, parts: Sequence[TrainedPart], layout: Layout, recovery_s: float) -> float:
-    """Mean seconds of a step by the event path: steps of each part, and what goes forward through it, are lowered and run.
+    """Return mean step seconds by the event path: steps of each part, and what goes forward through it, lowered and run.
 
     Args:
         training, parts, layout: as of `parts_training`.
@@ -205,7 +205,7 @@ def part_ends_s(part: TrainedPart, layout: Layout, num_steps: int) -> list[float
     rows, last = orders(layout.schedule, k, 1, m), [list[int]() for _ in range(k)]
 
     def follow(stage: int, seconds: float, after: Sequence[int] = ()) -> int:
-        """A stage keeps the order of its tasks, whatever is there already."""
+        """Let a stage keep the order of its tasks, whatever is there already."""
         task = put.step(stage, seconds, [*last[stage], *after])
         last[stage] = [task]
         return task
@@ -235,7 +235,7 @@ def part_ends_s(part: TrainedPart, layout: Layout, num_steps: int) -> list[float
 
 
 def sending_ends_s(part: TrainedPart, num_micro_batches: int) -> list[float]:
-    """Time at which each of some micro-batches has gone forward through a part and over the cut behind it."""
+    """Return the time at which each of some micro-batches has gone forward through a part and over the cut behind it."""
     ways_s = (*part.send_s, part.crossing_s)
     put, lasts = WorkerRounds(len(part.forward_s)), []
     for _ in range(num_micro_batches):

@@ -28,7 +28,7 @@ FILES, JOBS = ("files", "file"), ("jobs", "zoo")
 
 
 def below_placement(value: Any) -> Any:
-    """The root of a benchmark with its flat keys moved below ``placement``.
+    """Return the root of a benchmark with its flat keys moved below ``placement``.
 
     ``objective``, ``form``, ``optimizer`` and ``instances`` may be at the root in place of below ``placement``, and the draw of
     devices below ``instances``. Keys below ``placement``, its ``instances`` and its ``devices`` have precedence, so that changes
@@ -80,7 +80,7 @@ def below_devices(value: Any) -> Any:
 
 
 def known_optimizer(name: Any) -> str:
-    """The name of an optimizer.
+    """Return the name of an optimizer.
 
     Raises:
         ValueError: there is none of that name.
@@ -106,7 +106,7 @@ class JobDraw(settings.Settings):
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, value: Any) -> Any:
-        """An optimizer's name as its bytes."""
+        """Return an optimizer's name as its bytes."""
         if not isinstance(value, dict) or "optimizer" not in value:
             return value
         if "optimizer_bytes" in value:
@@ -115,7 +115,7 @@ class JobDraw(settings.Settings):
         return rest | {"optimizer_bytes": STATE_COPIES[known_optimizer(value["optimizer"])]}
 
     def draw(self, rng: np.random.Generator) -> DrawnGraph:
-        """The forward pass of one of the jobs; speeds of devices are drawn, so that times by device type do not count.
+        """Return the forward pass of one of the jobs; speeds of devices are drawn, so that times by device type do not count.
 
         Raises:
             GraphError: the job cannot be read.
@@ -158,7 +158,7 @@ class FileDraw(settings.Settings):
     devices: FileDevices = FileDevices()
 
     def read(self, number: int) -> OperatorInstance:
-        """The instance of a number; after the last the first comes again.
+        """Return the instance of a number; after the last the first comes again.
 
         Raises:
             MeshwrightError: the file cannot be read, or its devices cannot be changed so.
@@ -254,7 +254,7 @@ class PlacementSettings(settings.Settings):
         return tuple(max(sizes) for sizes in zip(*((i.num_ops, i.num_devices, len(i.edges)) for i in read), strict=True))
 
     def instance(self, split: Split, seed: int) -> OperatorInstance:
-        """The instance of a seed; the same seed gives the same one.
+        """Return the instance of a seed; the same seed gives the same one.
 
         Raises:
             ConfigError: the devices' memory holds the ops in no draw.

@@ -57,7 +57,7 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
         self._step_all: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what is compiled for this process."""
+        """Return all but what is compiled for this process."""
         return {**self.__dict__, "_step_all": None}
 
     def put(self, at: int, instance: OperatorInstance) -> None:

@@ -242,7 +242,7 @@ def far_slower(instance: OperatorInstance, most_slowdown: float) -> NDArray[np.b
 
 
 def _on(whole: OperatorInstance, times_s: NDArray[np.float64], devices: NDArray[np.int64]) -> OperatorInstance:
-    """Some devices of an instance, with other times, ``(n, m)``.
+    """Return some devices of an instance, with other times, ``(n, m)``.
 
     Raises:
         GraphError: an op can run on none of them.

@@ -94,7 +94,7 @@ def _list(out: Console, result: list[dict[str, Any]], json_file: str | None) -> 
 def _show(
     out: Console, record: KeptDecision, mentions: list[Mention], observed: tuple[int, float] | None, json_file: str | None
 ) -> None:
-    """A decision in full; of its measured steps their number and the median of their seconds."""
+    """Print a decision in full; of its measured steps their number and the median of their seconds."""
     from ....live.changes import places
 
     one = record.decision
@@ -141,7 +141,7 @@ def _show(
 
 
 def _detail(status: str, detail: str) -> str:
-    """In words: of a job that the scheduler has it is the scheduler's id."""
+    """Describe in words: of a job that the scheduler has it is the scheduler's id."""
     return f"job {detail}" if status in ("confirmed", "running") else detail
 
 
@@ -159,7 +159,7 @@ def _summary(record: KeptDecision, status: str, detail: str) -> dict[str, Any]:
 
 
 def _candidate(row: dict[str, Any]) -> list[str]:
-    """A candidate of either kind of policy."""
+    """Return a candidate of either kind of policy."""
     what = row.get("layout") or f"{row.get('shape', '')} {row.get('rule', '')}".strip()
     return [
         "->" if row.get("is_chosen") else "",

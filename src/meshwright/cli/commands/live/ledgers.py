@@ -28,7 +28,7 @@ LedgerFile = Annotated[Path, option("FILE", "The ledger, FILE.db, that `meshwrig
 
 @contextmanager
 def opened(path: Path, *, is_read: bool = True) -> Iterator[Ledger]:
-    """A ledger that is there.
+    """Open a ledger that is there.
 
     Raises:
         InputFileError: it is missing, or no ledger.
@@ -56,7 +56,7 @@ def check_ledger(path: Path) -> None:
 
 
 def ledger_or_service(state: str | None) -> tuple[Path, None] | tuple[None, Client]:
-    """The ledger, or a client of the service, that ``--state`` names; one of the two is None.
+    """Return the ledger, or a client of the service, that ``--state`` names; one of the two is None.
 
     Raises:
         ConfigError: the option is missing, or no such URL.
@@ -67,7 +67,7 @@ def ledger_or_service(state: str | None) -> tuple[Path, None] | tuple[None, Clie
 
 
 def service_client(url: str) -> Client:
-    """A client of a service, whose address ``--state`` named.
+    """Return a client of a service, whose address ``--state`` named.
 
     Raises:
         ConfigError: no such URL.

@@ -82,7 +82,7 @@ def replay_span(
 
 
 def when(text: str, option: str, now: datetime) -> datetime:
-    """An instant, or a time ago.
+    """Return an instant, or a time ago.
 
     Raises:
         ConfigError: neither.

@@ -55,7 +55,7 @@ EXTRA = "needs the extra [serve]: pip install 'meshwright[serve]'"
 
 
 def listening(spec: str) -> tuple[str, int, Path | None]:
-    """The host and port, or the socket file, on which a service listens, as ``--listen`` spells it.
+    """Return the host and port, or the socket file, on which a service listens, as ``--listen`` spells it.
 
     Raises:
         ConfigError: none of ``HOST:PORT``, ``HOST``, ``:PORT`` and ``unix:PATH``, or no such port.

@@ -109,7 +109,7 @@ def submit_job(
 
 
 def job_request(job: str, fields: dict[str, Any], options: Mapping[str, str] | None = None) -> JobRequest:
-    """The request; a file's content goes into it.
+    """Return the request; a file's content goes into it.
 
     Args:
         job: as the command line spells it.
@@ -178,7 +178,7 @@ def _decider(
 
 
 def _why_none(record: KeptDecision) -> str:
-    """Why a job got no devices, and when some come free at the latest."""
+    """Return why a job got no devices, and when some come free at the latest."""
     from ....live.decisions import free_at_s
 
     decision = record.decision
@@ -197,7 +197,7 @@ def _why_none(record: KeptDecision) -> str:
 
 
 def _span(seconds: float) -> str:
-    """A time in the unit in which people say it."""
+    """Return a time in the unit in which people say it."""
     for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
@@ -205,7 +205,7 @@ def _span(seconds: float) -> str:
 
 
 def _show(out: Console, done: Submitted, state: str, ledger: Path | None, lease_s: float | None) -> None:
-    """A few lines on the decision and its outcome."""
+    """Print a few lines on the decision and its outcome."""
     from ....live.changes import places
 
     decision = done.record.decision

@@ -47,7 +47,7 @@ def compare_layouts(
 
 
 def _show(out: Console, comparison: LayoutComparison) -> None:
-    """A column for each layout, by letters that are explained below."""
+    """Print a column for each layout, by letters that are explained below."""
     names = [chr(ord("A") + place) if place < 26 else str(place) for place in range(len(comparison.priced))]
     parts = [{part.name: part for part in one.parts()} for one in comparison.priced]
     steps = [one.step for one in comparison.priced]

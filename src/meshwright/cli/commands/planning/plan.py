@@ -229,7 +229,7 @@ def _refuse_others(mode: str, context: typer.Context) -> None:
 
 
 def _one_number(devices: str | None) -> int | None:
-    """The number of devices, where a mode takes only one.
+    """Return the number of devices, where a mode takes only one.
 
     Raises:
         MeshwrightError: it is none.

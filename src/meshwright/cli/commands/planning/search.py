@@ -160,7 +160,7 @@ def _show_mechanisms(out: Console, ranking: RankedLayouts) -> None:
 
 
 def _show_ranking(out: Console, ranking: RankedLayouts, top: int) -> None:
-    """The best layouts, and remarks on them."""
+    """Print the best layouts, and remarks on them."""
     from ....planning.comparisons.references import reference_texts
 
     best, places = ranking.best, ranking.plain_first(top)
@@ -198,7 +198,7 @@ def _show_ranking(out: Console, ranking: RankedLayouts, top: int) -> None:
 
 
 def _show_front(out: Console, ranking: RankedLayouts, front_rows: int) -> None:
-    """The fastest layout of each number of devices, and the first rows of the front."""
+    """Print the fastest layout of each number of devices, and the first rows of the front."""
     front = ranking.searched.front
     numbers = sorted({one.devices for one in front}, reverse=True)
     if len(numbers) > 1:
@@ -212,7 +212,7 @@ def _show_front(out: Console, ranking: RankedLayouts, front_rows: int) -> None:
 
 
 def _shared_switches(texts: Sequence[str]) -> list[str]:
-    """The switches that all of several layouts have."""
+    """Return the switches that all of several layouts have."""
     from ....planners.layouts.space import SEARCHED
 
     words = [word for word in texts[0].split() if "=" in word and word.partition("=")[0] not in (*SEARCHED, "mb")]

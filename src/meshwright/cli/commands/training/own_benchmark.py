@@ -39,7 +39,7 @@ Sized = tuple[str, list[str]]
 
 
 def is_benchmark(spec: str) -> bool:
-    """Whether a spelling is that of a benchmark and of no training config."""
+    """Return whether a spelling is that of a benchmark and of no training config."""
     with suppress(ConfigError):  # no preset of that name
         if spec.startswith(PRESET) and config_path(spec).is_file():
             return False
@@ -84,7 +84,7 @@ def _sized(spec: str, minutes: float, changes: tuple[str, ...], begins_anew: boo
 
 
 def _of_scenario(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
-    """A search, then PPO; where candidates hold several blocks, as published, PPO alone."""
+    """Return a search, then PPO; where candidates hold several blocks, as published, PPO alone."""
     from ....envs.benchmark import load_benchmark
 
     is_published = "published" in load_benchmark(spec, changes=changes).scenario.placement_rules
@@ -92,7 +92,7 @@ def _of_scenario(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
 
 
 def _of_fleet(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
-    """Prices where jobs count by their time, scores where they count by deadlines or where hosts are picked one by one."""
+    """Return prices where jobs count by their time, scores where they count by deadlines or hosts are picked one by one."""
     from ....envs.fleet.benchmark import load_fleet_benchmark
     from ....training.fleet.weight_search import prices_of, scores_of, seconds_of_episode
 

@@ -59,7 +59,7 @@ class TrainRequest:
     begun: dict[Path, int | None] = field(default_factory=dict)
 
     def settings(self, begun: Path | None, further: Sequence[str] = ()) -> SeedSettings:
-        """The config, or that of a run folder that is resumed.
+        """Return the config, or that of a run folder that is resumed.
 
         Args:
             begun: the run folder that is resumed; None for a new run.
@@ -96,7 +96,7 @@ class TrainRequest:
         return self.config is not None and is_benchmark(self.config)
 
     def folder(self, name: str) -> Path:
-        """The run folder of a run of this name.
+        """Return the run folder of a run of this name.
 
         Raises:
             MeshwrightError: a new run may not be written there.
@@ -108,7 +108,7 @@ class TrainRequest:
         return folder
 
     def interrupt(self) -> interrupts.InterruptedRunError:
-        """An interrupt that says how to resume the run, where it had begun."""
+        """Return an interrupt that says how to resume the run, where it had begun."""
         begun = [folder for folder, before in self.begun.items() if self.resume is not None or _written_ns(folder) != before]
         profiles = [] if self.graphs is None else ["--graphs", str(self.graphs)]
         return interrupts.to_resume(begun, "--resume", *map(str, begun), *profiles)
@@ -203,19 +203,19 @@ def train_run(request: TrainRequest) -> None:
 
 
 def line_of(folder: Path) -> Mapping[str, Any]:
-    """The line to beat of a run that ended; empty where there is none."""
+    """Return the line to beat of a run that ended; empty where there is none."""
     result: Mapping[str, Any] = files.read_json(folder / LINE_TO_BEAT) if (folder / LINE_TO_BEAT).is_file() else {}
     return result
 
 
 def _written_ns(folder: Path) -> int | None:
-    """When the config of a run folder was written; None where there is none."""
+    """Return when the config of a run folder was written; None where there is none."""
     config = folder / "config.yaml"
     return config.stat().st_mtime_ns if config.is_file() else None
 
 
 def kept_rows(curve: Sequence[Row], method: Method, measure: str, file: str, *, is_less_better: bool = True) -> list[list[str]]:
-    """Rows about a learning curve: what is kept, where it was reached, the first validation, and the last where that was another.
+    """Return rows on a learning curve: what is kept, where it was reached, the first validation, and another last one.
 
     Args:
         curve: a row per validation, in order.
@@ -238,7 +238,7 @@ def kept_rows(curve: Sequence[Row], method: Method, measure: str, file: str, *, 
 
 
 def _is_staged(row: Row, method: Method) -> bool:
-    """Whether a row was written after a stage before the first decision of PPO."""
+    """Return whether a row was written after a stage before the first decision of PPO."""
     return method.step_key == "steps" and row.get("stage") in ("search", "imitation")
 
 
@@ -247,7 +247,7 @@ def _where(row: Row, method: Method) -> str:
 
 
 def _fallen(last: float, best: float, is_less_better: bool, file: str) -> str:
-    """How much worse the last validation is than the kept one, in words; nothing where that is little."""
+    """Return how much worse the last validation is than the kept one, in words; nothing where that is little."""
     lost = (last - best) if is_less_better else (best - last)
     if not lost > MUCH * abs(best):
         return ""

@@ -87,7 +87,7 @@ def _line(rows: Rows, num_baselines: int) -> list[str]:
 
 
 def _size_text(payload_bytes: float) -> str:
-    """A size with the largest binary unit in which it is at least 1."""
+    """Return a size with the largest binary unit in which it is at least 1."""
     for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if payload_bytes >= scale:
             return f"{payload_bytes / scale:g} {unit}"

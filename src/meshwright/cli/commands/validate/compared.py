@@ -116,7 +116,7 @@ def _line(rows: Sequence[ComparedFigure]) -> list[str]:
 
 
 def _chance(row: ComparedFigure) -> list[str]:
-    """Over which interval a figure moves as ties fall, and where in it the reference is."""
+    """Return over which interval a figure moves as ties fall, and where in it the reference is."""
     if row.interval is None:
         return ["", ""]
     least, greatest = map(_text, row.interval)

@@ -74,7 +74,7 @@ class LineTerms(NamedTuple):
     bytes_per_s: float
 
     def seconds(self, payload_bytes: Payload) -> Payload:
-        """Seconds of a payload, or of many."""
+        """Return the seconds of a payload, or of many."""
         return self.latency_s + self.passes * payload_bytes / self.bytes_per_s
 
 
@@ -119,7 +119,7 @@ class HostLine(NamedTuple):
         return LineTerms(latency_s, rounds * (size - 1) / size, bandwidth)
 
     def inside(self, ranks: int) -> tuple[float, float]:
-        """Latency and bus bandwidth inside a host, linear between the measured numbers of ranks."""
+        """Return the latency and bus bandwidth inside a host, linear between the measured numbers of ranks."""
         measured = HOST_ALL_REDUCE[self.links]
         known = sorted(measured)
         low = max((n for n in known if n <= ranks), default=known[0])
@@ -129,7 +129,7 @@ class HostLine(NamedTuple):
         return latency_s, bandwidth * self.link_bytes_per_s / MEASURED_LINK_BYTES_PER_S[self.links]
 
     def provenance(self, operation: Operation, payload_bytes: float, size: int, per_host: int) -> Provenance:
-        """``interpolated`` on the measured lines: inside a host with the links and over the sizes that they were fitted to."""
+        """Return ``interpolated`` on measured lines: inside a host with the links and over the fitted sizes."""
         is_measured = (
             size <= (min(2, per_host) if self.links == "pcie" else per_host)
             and operation != "send_recv"
@@ -140,7 +140,7 @@ class HostLine(NamedTuple):
 
 
 def is_one_domain(cluster: Cluster) -> bool:
-    """Whether the links inside hosts join the hosts too, as those of a rack of GB200 NVL72 do."""
+    """Return whether the links inside hosts join the hosts too, as those of a rack of GB200 NVL72 do."""
     return isinstance(cluster.topology, ClosTopology) and cluster.topology.is_one_domain
 
 
@@ -168,7 +168,7 @@ def _nominal_bytes_per_s(cluster: Cluster) -> float | None:
 
 
 def is_line_known(device_name: str) -> bool:
-    """Whether collectives were measured inside hosts of a device type, against which its line was held."""
+    """Return whether collectives were measured inside hosts of a device type, against which its line was held."""
     return base_name(device_name) in tables.SYSTEMS.names()
 
 
@@ -178,7 +178,7 @@ class Calibrated(Algorithm):
     name = "calibrated"
 
     def foreign_figures(self, cluster: Cluster) -> tuple[str, ...]:
-        """The devices on whose hosts the line inside a host was measured."""
+        """Return the devices on whose hosts the line inside a host was measured."""
         line = host_line(cluster)
         if line is None or cluster.num_devices == cluster.num_hosts:  # nothing is sent inside a host of one device
             return ()
@@ -198,14 +198,14 @@ class Calibrated(Algorithm):
         return (note,)
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """The line of the group."""
+        """Return the line of the group."""
         line, per_host = host_line(network.cluster), _per_host(network, ranks)
         if line is None or per_host is None:
             return FASTEST.pricer(network, ranks, operation)
         return line.terms(operation, len(ranks), per_host, wires(network, ranks, operation).between_bytes_per_s).seconds
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """The flows of the fastest formula; what the line takes longer passes as latency."""
+        """Return the flows of the fastest formula; what the line takes longer passes as latency."""
         result = FASTEST.phases(network, ranks, payload_bytes, operation)
         if not result or host_line(network.cluster) is None or _per_host(network, ranks) is None:
             return result
@@ -216,7 +216,7 @@ FASTEST = Fastest()
 
 
 def _per_host(network: RankNetwork, ranks: Ranks) -> int | None:
-    """Ranks on each host, all where the hosts are one domain; None where hosts have unequal parts."""
+    """Return the ranks on each host, all where the hosts are one domain; None where hosts have unequal parts."""
     if is_one_domain(network.cluster):
         return len(ranks)
     counts = np.unique(network.host[ranks], return_counts=True)[1]

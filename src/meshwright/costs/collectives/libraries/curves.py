@@ -99,14 +99,14 @@ class Curve:
         return min(max(seconds, low_s), high_s)
 
     def _jumps(self, left: int) -> bool:
-        """Whether the protocol changes between two neighbours, and their times show it."""
+        """Return whether the protocol changes between two neighbours, and their times show it."""
         if self.protocol is None or left == 0 or left + 2 >= len(self.points):
             return False
         changes = self.protocol(self._sizes[left]) != self.protocol(self._sizes[left + 1])
         return changes and self._s_per_byte(left) >= JUMP * self._s_per_byte(left + 1)
 
     def _on_line(self, left: int, payload_bytes: float) -> float:
-        """On the line through two neighbours, also beyond them."""
+        """Interpolate on the line through two neighbours, also beyond them."""
         size, seconds = self.points[left]
         return seconds + self._s_per_byte(left) * (payload_bytes - size)
 
@@ -124,7 +124,7 @@ class Curve:
 
 
 def merged(measured: Sequence[Point]) -> list[Point]:
-    """The lower median of each size, by size."""
+    """Return the lower median of each size, by size."""
     by_size: dict[float, list[float]] = {}
     for size, seconds in measured:
         by_size.setdefault(size, []).append(seconds)
@@ -132,7 +132,7 @@ def merged(measured: Sequence[Point]) -> list[Point]:
 
 
 def _without_outliers(points: list[Point]) -> list[Point]:
-    """The points that take not much longer than any with more bytes; where time still falls, its mean."""
+    """Return the points that take not much longer than any with more bytes; where time still falls, its mean."""
     inliers: list[Point] = []
     least_s = float("inf")
     for size, seconds in reversed(points):
@@ -143,7 +143,7 @@ def _without_outliers(points: list[Point]) -> list[Point]:
 
 
 def _rising(points: list[Point]) -> list[Point]:
-    """The nearest times that never fall: neighbours that do are replaced by their mean, and so on.
+    """Return the nearest times that never fall: neighbours that do are replaced by their mean, and so on.
 
     Source:
         The pool-adjacent-violators algorithm; Barlow et al., "Statistical inference under order restrictions", 1972.

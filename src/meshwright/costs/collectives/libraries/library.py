@@ -24,16 +24,16 @@ class Library(Algorithm):
     name = "nccl"
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """The tuner's best line at each size."""
+        """Return the tuner's best line at each size."""
         known = self.lines(network, ranks, operation)
         return lambda payload_bytes: nccl.best(known, payload_bytes).time_s(payload_bytes)
 
     def foreign_figures(self, cluster: Cluster) -> tuple[str, ...]:
-        """Ampere's constants, which serve what NCCL's tuner has none of."""
+        """Return Ampere's constants, which serve what NCCL's tuner has none of."""
         return nccl.foreign_constants(kind.name for kind in cluster.device_types)
 
     def price(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation) -> Price:
-        """The tuner's best line at the size."""
+        """Return the tuner's best line at the size."""
         if len(ranks) <= 1 or payload_bytes <= 0:
             return Price(0.0, "estimated", 0.0, self.name)
         line = nccl.best(self.lines(network, ranks, operation), payload_bytes)
@@ -47,7 +47,7 @@ class Library(Algorithm):
         return network.lines[key]
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """The flows of rings inside the hosts and on the rails between them.
+        """Return the flows of rings inside the hosts and on the rails between them.
 
         What the library needs beyond the wires' own time passes as latency, so that alone it takes what its price says.
         """
@@ -70,14 +70,14 @@ class Measured(Library):
         self.table = table
 
     def system(self, cluster: Cluster) -> System | None:
-        """The tables for a cluster."""
+        """Return the tables for a cluster."""
         if self.table is not None:
             return tables.load(self.table)
         names = {kind.name for kind in cluster.device_types}
         return tables.load(names.pop()) if len(names) == 1 and names <= set(tables.SYSTEMS.names()) else None
 
     def foreign_figures(self, cluster: Cluster) -> tuple[str, ...]:
-        """Tables of another device that were named, or that there are none of the cluster's."""
+        """Return the tables of another device that were named, or that there are none of the cluster's."""
         system, names = self.system(cluster), [kind.name for kind in cluster.device_types]
         if system is None:
             known = f"of {names[0]}" if len(names) == 1 else f"for {' and '.join(names)} together"
@@ -87,12 +87,12 @@ class Measured(Library):
         return (f"collectives: tables measured on {system.device} are taken for {others} as they are",) if others else ()
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """The tables' seconds if they know such groups, and the tuner's if not."""
+        """Return the tables' seconds if they know such groups, and the tuner's if not."""
         way = self.way(network, ranks, operation)
         return super().pricer(network, ranks, operation) if way is None else way.seconds
 
     def price(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation) -> Price:
-        """The tables' price if they know such groups, and the tuner's if not."""
+        """Return the tables' price if they know such groups, and the tuner's if not."""
         way = self.way(network, ranks, operation) if len(ranks) > 1 and payload_bytes > 0 else None
         return super().price(network, ranks, payload_bytes, operation) if way is None else way.price(payload_bytes)
 
@@ -141,7 +141,7 @@ def _by_host(network: RankNetwork, ranks: Ranks) -> list[list[int]]:
 
 
 def _rate(network: RankNetwork, flows: list[list[_Flow]]) -> float:
-    """How fast the first group sends one byte a flow's share, while the others do the same."""
+    """Return how fast the first group sends one byte a flow's share, while the others do the same."""
     load: dict[int, float] = defaultdict(float)
     mine: set[int] = set()
     for number, group in enumerate(flows):

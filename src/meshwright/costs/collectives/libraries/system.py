@@ -62,7 +62,7 @@ class FittedLine(NamedTuple):
         return self.latency_s
 
     def at(self, payload_bytes: float) -> Reading:
-        """The line, also beyond the sizes that it was fitted to."""
+        """Return the line, also beyond the sizes that it was fitted to."""
         seconds = self.latency_s + self.factor * payload_bytes / self.bus_bytes_per_s
         return Reading(seconds, "interpolated" if self.from_bytes <= payload_bytes <= self.to_bytes else "estimated")
 
@@ -144,7 +144,7 @@ class GroupCurves(NamedTuple):
     is_tree: bool = False
 
     def price(self, payload_bytes: float) -> Price:
-        """The time of a size, and where it comes from."""
+        """Return the time of a size, and where it comes from."""
         line = self.best(payload_bytes)
         if self.near == (self.num_ranks,):
             seconds, provenance = self.curves[0].at(payload_bytes)
@@ -155,13 +155,13 @@ class GroupCurves(NamedTuple):
         return Price(seconds, "interpolated" if is_inside else "estimated", uncertainty, line.algorithm, line.protocol)
 
     def seconds(self, payload_bytes: float) -> float:
-        """The time of a size."""
+        """Return the time of a size."""
         if self.near == (self.num_ranks,):
             return self.curves[0].at(payload_bytes).seconds
         return self._between(payload_bytes)[0]
 
     def _between(self, payload_bytes: float) -> tuple[float, bool]:
-        """The time from that of other groups, and whether all of it lies between what was measured."""
+        """Return the time from that of other groups, and whether all of it lies between what was measured."""
         readings = [curve.at(payload_bytes) for curve in self.curves]
         latencies = [min(curve.floor_s, reading.seconds) for curve, reading in zip(self.curves, readings, strict=True)]
         bytes_s = [
@@ -194,13 +194,13 @@ def tuner(
 
 
 def curve_of(key: TableKey, points: Sequence[tuple[float, float]], device: str, inside_bytes_per_s: float) -> Curve:
-    """Measured sizes and seconds as a curve that knows what the library's tuner says of such a group."""
+    """Return measured sizes and seconds as a curve that knows what the library's tuner says of such a group."""
     best = tuner(key.operation, key.num_ranks, key.num_hosts, device, inside_bytes_per_s)
     return Curve(points, protocol_of(key, device, inside_bytes_per_s), lambda size: best(size).time_s(size))
 
 
 def protocol_of(key: TableKey, device: str, inside_bytes_per_s: float) -> Callable[[float], str] | None:
-    """The protocol that the library takes at a size, for `Curve`; None where its tuner has no say: between pairs."""
+    """Return the protocol that the library takes at a size, for `Curve`; None where its tuner has no say: between pairs."""
     if key.operation in ("all_to_all", "send_recv") or key.num_ranks < 2:
         return None
     best = tuner(key.operation, key.num_ranks, key.num_hosts, device, inside_bytes_per_s)

@@ -88,7 +88,7 @@ class SystemSettings(Settings):
     curves: tuple[CurveSettings, ...] = Field(min_length=1)
 
     def build(self) -> System:
-        """The system with the units of the code.
+        """Return the system with the units of the code.
 
         Raises:
             ConfigError: two tables of one operation, group and data type.
@@ -112,7 +112,7 @@ class SystemSettings(Settings):
 
 
 def load(spec: str) -> System:
-    """A system that comes with the package, by name, or from a file; read again when the file has changed.
+    """Return a system that comes with the package, by name, or from a file; read again when the file has changed.
 
     Raises:
         InputFileError: neither a name nor a file.
@@ -126,7 +126,7 @@ def load(spec: str) -> System:
 
 
 def content(spec: str | None) -> str:
-    """The text of a system's file; of all that come with the package where none is named.
+    """Return the text of a system's file; of all that come with the package where none is named.
 
     Raises:
         InputFileError: as `load`.
@@ -158,5 +158,5 @@ def _check_growth(curve: Curve | FittedLine, number: int) -> None:
 
 
 def plain(described: SystemSettings) -> dict[str, Any]:
-    """Plain data of the shape of the file."""
+    """Return plain data of the shape of the file."""
     return described.model_dump(mode="json", exclude_defaults=True)

@@ -37,7 +37,7 @@ class LayerProduct(NamedTuple):
 
 
 def layer_products(shape: TransformerShape) -> tuple[LayerProduct, ...]:
-    """The products of a dense layer in the order in which they run."""
+    """Return the products of a dense layer in the order in which they run."""
     hidden, context = shape.hidden, shape.num_heads * shape.value_head_dim
     keys, values = (shape.num_key_value_heads * width for width in (shape.head_dim, shape.value_head_dim))
     ups = ("gate", "up") if shape.is_gated else ("up",)
@@ -52,12 +52,12 @@ def layer_products(shape: TransformerShape) -> tuple[LayerProduct, ...]:
 
 
 def kept_products(shape: TransformerShape) -> tuple[LayerProduct, ...]:
-    """The products of a layer whose results are kept."""
+    """Return the products of a layer whose results are kept."""
     return layer_products(shape)[::2]
 
 
 def again_products(shape: TransformerShape) -> tuple[LayerProduct, ...]:
-    """The products of a layer that are computed again; its last one never is."""
+    """Return the products of a layer that are computed again; its last one never is."""
     return layer_products(shape)[1:-1:2]
 
 
@@ -89,7 +89,7 @@ def recomputed(parts: LayerParts) -> Pass:
 
 
 def kept_bytes(shape: TransformerShape, layout: Layout, tokens: int) -> float:
-    """Bytes that a layer keeps of a micro-batch: its input, results of kept products, attention's and its statistics.
+    """Return the bytes that a layer keeps of a micro-batch: its input, results of kept products, attention's and its statistics.
 
     Under sequence parallelism also what was scattered of the two products that are cut by rows.
     """

@@ -104,7 +104,7 @@ class _OfStage(NamedTuple):
 
     @classmethod
     def from_work(cls, work: LayoutWork, stage: int) -> _OfStage:
-        """Of a stage of a layout whose stages have one mesh."""
+        """Make it of a stage of a layout whose stages have one mesh."""
         layout, shape, of_layer = work.layout, work.shape, _of_layers(work)
         with_embedding, with_head = end_stages(layout)
         tokens, split = layout.micro_batch * work.sequence_length // layout.cp, layout.tp if layout.sequence_parallel else 1
@@ -131,7 +131,7 @@ class _OfLayer(NamedTuple):
 
     @classmethod
     def from_work(cls, work: LayoutWork) -> dict[str, _OfLayer]:
-        """By the names of the layers' blocks."""
+        """Make it by the names of the layers' blocks."""
         made = {}
         for name, shape in work.layer_shapes.items():
             recompute = "none" if name.endswith(KEPT) else work.layout.recompute
@@ -176,7 +176,7 @@ def spared_at_most(work: LayoutWork) -> tuple[float, float]:
 
 
 def computes_again(layout: Layout) -> bool:
-    """Whether what is kept for a weight gradient is not what was kept for the backward pass."""
+    """Return whether what is kept for a weight gradient is not what was kept for the backward pass."""
     return layout.recompute == "full" and (layout.parts_gradients or layout.is_bidirectional)
 
 
@@ -229,7 +229,7 @@ def kept_at_once(layout: Layout, stage: int) -> float:
 
 
 def _again_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
-    """The most that a layer computes again before its backward pass."""
+    """Return the most that a layer computes again before its backward pass."""
     layout, names = work.layout, work.stages[stage].layers
     if layout.recompute == "full":
         return max((of_layer[name].whole for name in names if not name.endswith(KEPT)), default=0.0)
@@ -254,7 +254,7 @@ def message_buffers(work: LayoutWork, stage: int) -> float:
 
 
 def logits_bytes(work: LayoutWork) -> float:
-    """Logits in the working precision, and in float32 twice; or as often as PyTorch's loss has them; of one piece of them."""
+    """Return logits in the working precision, and in float32 twice, or as often as PyTorch's loss has them; of one piece."""
     layout = work.layout
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     of_torch = PLAIN_LOSS_NUMBERS if layout.tp == 1 else SPREAD_PLAIN_LOSS_NUMBERS

@@ -22,7 +22,7 @@ MOST_ROWS = 300
 
 
 def cluster_page(service: Service, store: Ledger, *, has_session: bool = False) -> str:
-    """The page of a service's cluster.
+    """Return the page of a service's cluster.
 
     Args:
         service: that decides on it.
@@ -39,7 +39,7 @@ def cluster_page(service: Service, store: Ledger, *, has_session: bool = False) 
 
 
 def state_page(path: Path, cluster: Cluster) -> str:
-    """The page of a cluster as a state's file has it, as one file that loads nothing.
+    """Return the page of a cluster as a state's file has it, as one file that loads nothing.
 
     Raises:
         InputFileError: the file cannot be read.
@@ -55,7 +55,7 @@ def state_page(path: Path, cluster: Cluster) -> str:
 
 
 def _source(status: SourceStatus, max_age_s: float) -> dict[str, Any]:
-    """The row of a source: its age in a sentence, and whether it has listed nothing for too long."""
+    """Return the row of a source: its age in a sentence, and whether it has listed nothing for too long."""
     age_s = status.age_s
     if not math.isfinite(age_s):
         text = "has not listed anything yet"
@@ -75,7 +75,7 @@ def _page(
     written_from: tuple[str, str | None] | None = None,
     **served: Any,
 ) -> str:
-    """The page; ``served`` is what only a service has."""
+    """Return the page; ``served`` is what only a service has."""
     now, marked = datetime.now(UTC), marks(state.jobs)
     rows = job_rows(state, marked, now)
     planned = [row for row in rows if row["job"].source == "plan"]
@@ -111,7 +111,7 @@ def _page(
 
 
 def _waiting(row: dict[str, Any], store: Ledger | None) -> dict[str, Any]:
-    """The row of a planned job that no scheduler has started: what it waits for, and the devices that it holds."""
+    """Return the row of a planned job that no scheduler has started: what it waits for, and the devices that it holds."""
     job = row["job"]
     record = None if store is None else store.decision(job.id)
     text = "reserved; nobody has handed it to the scheduler yet"

@@ -43,7 +43,7 @@ def decision_page(
     url: str | None = None,
     wants_token: bool = False,
 ) -> str:
-    """The page of a decision; by default as one file that holds its style and loads nothing.
+    """Return the page of a decision; by default as one file that holds its style and loads nothing.
 
     Args:
         store: that keeps it.
@@ -104,7 +104,7 @@ def _facts(record: KeptDecision) -> list[tuple[str, str]]:
 
 
 def _as_it_was(store: Ledger, cluster: Cluster, decision: JobDecision, answer: DecisionAnswer) -> dict[str, Any] | None:
-    """The hosts at the time, with the devices that the decision took, or the problem for which they cannot be shown."""
+    """Return the hosts at the time, with the devices that the decision took, or the problem for which they cannot be shown."""
     if decision.inputs is None:
         return None
     try:
@@ -119,7 +119,7 @@ def _as_it_was(store: Ledger, cluster: Cluster, decision: JobDecision, answer: D
 
 
 def _commands(decision: JobDecision, url: str | None, wants_token: bool) -> list[str]:
-    """How the plan becomes files of a scheduler."""
+    """Return how the plan becomes files of a scheduler."""
     if decision.plan is None:
         return []
     file = f"{decision.id}.json"
@@ -131,7 +131,7 @@ def _commands(decision: JobDecision, url: str | None, wants_token: bool) -> list
 
 
 def _ranks(rows: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    """The ranks of a plan on each host, and the indices of their devices there, in the order of the ranks."""
+    """Return the ranks of a plan on each host, and the indices of their devices there, in the order of the ranks."""
     of_host: dict[str, list[tuple[int, int]]] = {}
     for row in sorted(rows, key=lambda row: int(row["rank"])):
         of_host.setdefault(row["host"], []).append((row["rank"], row["local_rank"]))
@@ -146,7 +146,7 @@ def _ranks(rows: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
 def candidate_rows(
     rows: Sequence[Mapping[str, Any]], inputs: DecisionInputs, cluster: Cluster, taken: Mapping[str, Sequence[int]]
 ) -> list[dict[str, Any]]:
-    """The candidates of a decision: devices that each would hold and leave free, and why it was not taken.
+    """Return the candidates of a decision: devices that each would hold and leave free, and why it was not taken.
 
     Its times are in seconds, None where it has no place; ``memory_bytes`` is of the fullest rank.
 

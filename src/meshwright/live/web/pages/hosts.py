@@ -43,7 +43,7 @@ SHOWN_PLACES = 4
 
 
 def marks(jobs: Collection[HeldJob]) -> dict[str, JobMark]:
-    """The mark of each job, by its id."""
+    """Return the mark of each job, by its id."""
     highest = 9
     while len(LETTERS) * highest < 1.25 * len(jobs):
         highest = highest * 10 + 9
@@ -63,7 +63,7 @@ def marks(jobs: Collection[HeldJob]) -> dict[str, JobMark]:
 def host_groups(
     cluster: Cluster, state: ClusterState, marked: Mapping[str, JobMark], choice: str | None = None
 ) -> list[dict[str, Any]]:
-    """The hosts of a cluster, near ones together; the title of a group is empty where the cluster has one.
+    """Return the hosts of a cluster, near ones together; the title of a group is empty where the cluster has one.
 
     Args:
         cluster: its hosts.
@@ -81,7 +81,7 @@ def host_groups(
 
 
 def job_rows(state: ClusterState, marked: Mapping[str, JobMark], now: datetime) -> list[dict[str, Any]]:
-    """The jobs of a state.
+    """Return the jobs of a state.
 
     ``left_s`` are the seconds until the limit of a job, below 0 where that has passed; None where nobody says.
     """
@@ -99,7 +99,7 @@ def job_rows(state: ClusterState, marked: Mapping[str, JobMark], now: datetime) 
 
 
 def _card(view: HostView, jobs: Mapping[str, HeldJob], marked: Mapping[str, JobMark], choice: str | None) -> dict[str, Any]:
-    """A host: its devices as runs of one holder, in order, and the devices of each holder in words."""
+    """Return a host: its devices as runs of one holder, in order, and the devices of each holder in words."""
     results, held, first = list[dict[str, Any]](), dict[str, list[int]](), 0
     for name, group in itertools.groupby(view.held_by):
         number = len(list(group))

@@ -24,7 +24,7 @@ _SMALL_UNITS_S = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def page(template: str, *, is_file: bool = False, **values: Any) -> str:
-    """A page.
+    """Return a page.
 
     Args:
         template: name of its template.
@@ -42,7 +42,7 @@ def loaded(name: str) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time as people say it: ``850 ms``, ``13 min 51 s``, ``2 d 4 h``; the two largest units."""
+    """Return a time as people say it: ``850 ms``, ``13 min 51 s``, ``2 d 4 h``; the two largest units."""
     if seconds is None or math.isinf(seconds):
         return "unknown"
     if seconds < 0:
@@ -60,7 +60,7 @@ def duration(seconds: float | None) -> str:
 
 
 def amount(number_bytes: float) -> str:
-    """Bytes as people say them: ``3.66 GB``."""
+    """Return the bytes as people say them: ``3.66 GB``."""
     for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
         if number_bytes >= size:
             return f"{number_bytes / size:.3g} {unit}"
@@ -68,18 +68,18 @@ def amount(number_bytes: float) -> str:
 
 
 def instant(at: datetime | str) -> str:
-    """An instant, in UTC."""
+    """Return an instant, in UTC."""
     known = datetime.fromisoformat(at) if isinstance(at, str) else at
     return known.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def counted(number: int, thing: str) -> str:
-    """``1 host``, ``2,048 hosts``."""
+    """Return ``1 host``, ``2,048 hosts``."""
     return f"{number:,} {things(number, thing)}"
 
 
 def figure(name: str, value: float) -> tuple[str, str]:
-    """A figure of a plan in words, its unit taken from the end of its name: what it is, and how much."""
+    """Return a figure of a plan in words, its unit taken from the end of its name: what it is, and how much."""
     for ending, said in (("_bytes", amount), ("_s", duration)):
         if name.endswith(ending) and not name.endswith("_per_s"):
             return name.removesuffix(ending).replace("_", " "), said(value)

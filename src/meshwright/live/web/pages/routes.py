@@ -22,7 +22,7 @@ ON_A_PAGE = 50
 
 
 def page_routes(context: Context) -> APIRouter:
-    """The routes; they are no part of the documented interface."""
+    """Return the routes; they are no part of the documented interface."""
     service, access = context.service, context.access
     routes = APIRouter(include_in_schema=False)
     has_session = access.tokens is not None

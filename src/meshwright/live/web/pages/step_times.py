@@ -25,7 +25,7 @@ _ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 def step_times(observed: Sequence[Observation], predicted_s: float | None) -> dict[str, Any] | None:
-    """A drawing of measured step times, as values of the template; None where nothing was measured.
+    """Return a drawing of measured step times, as values of the template; None where nothing was measured.
 
     ``band`` is the area between the fastest and slowest of neighbouring steps, ``line`` joins their medians, ``predicted_y`` is
     the height of the predicted time. ``top`` and ``middle`` label the axis, which begins at zero.
@@ -70,7 +70,7 @@ def _summary(number: int, median_s: float, predicted_s: float | None) -> str:
 
 
 def _axis(largest_s: float, typical_s: float) -> float:
-    """The end of the axis: a round number that lies a little above."""
+    """Return the end of the axis: a round number that lies a little above."""
     wanted_s = min(largest_s, HIGHEST * typical_s) * 1.05
     unit_s = 10.0 ** math.floor(math.log10(wanted_s))
     return next(one * unit_s for one in _ROUND if one * unit_s >= wanted_s)

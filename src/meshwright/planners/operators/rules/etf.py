@@ -28,7 +28,7 @@ THRESHOLD = 0.1
 
 
 def m_etf(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
-    """The ready op and the device that start first; of equal ones the op of higher upward rank, where it ends first.
+    """Return the ready op and the device that start first; of equal ones the op of higher upward rank, where it ends first.
 
     Raises:
         PlanError: no placement was found that memory and devices allow.
@@ -48,7 +48,7 @@ def m_sct(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlac
 def earliest_starts(
     instance: OperatorInstance, favourite: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Device of each op by earliest start, and the order in which ops were placed, ``(n,)`` each.
+    """Return the device of each op by earliest start, and the order in which ops were placed, ``(n,)`` each.
 
     Args:
         instance: what is placed.
@@ -70,7 +70,7 @@ def earliest_starts(
 def _placed(
     instance: OperatorInstance, favourite: NDArray[np.int64], request: PlacementRequest, planner: str
 ) -> OperatorPlacement:
-    """The placement, ordered as it was made or by upward rank, whichever is faster."""
+    """Return the placement, ordered as it was made or by upward rank, whichever is faster."""
     device_of, order = earliest_starts(instance, favourite)
     if value(instance, device_of, "latency") < value(instance, device_of, "latency", order):
         order = best_order(instance, device_of)
@@ -127,7 +127,7 @@ def _place_all(inputs, first_out, reader, group_of, memory, reserved, rank_s, fa
 
 @njit
 def _may_run(group, device, memory, reserved, is_refused):  # type: ignore[no-untyped-def]
-    """Whether a group may be tried on a device; the device that is reserved for it is always tried."""
+    """Return whether a group may be tried on a device; the device that is reserved for it is always tried."""
     if reserved.is_placed[group]:
         return reserved.device_of[group] == device
     if reserved.device_of[group] == device:
@@ -163,7 +163,7 @@ def _earliest(  # type: ignore[no-untyped-def]
 
 @njit
 def _reservations(ready_s, waits, device_of, group_of, reserved, memory, free_s, last, favourite):  # type: ignore[no-untyped-def]
-    """The op for which each device is kept, -1 for none, ``(m,)``."""
+    """Return the op for which each device is kept, -1 for none, ``(m,)``."""
     kept_for = np.full(len(free_s), -1, np.int64)
     for device in range(len(free_s)):
         if last[device] < 0:
@@ -186,7 +186,7 @@ def _reservations(ready_s, waits, device_of, group_of, reserved, memory, free_s,
 
 
 def favourite_children(instance: OperatorInstance) -> NDArray[np.int64]:
-    """The favourite child of each op, -1 where it has none; an op is the favourite of at most one, ``(n,)``.
+    """Return the favourite child of each op, -1 where it has none; an op is the favourite of at most one, ``(n,)``.
 
     Start times s and x of each edge, 0 <= x <= 1, minimise the end of the last op under ``s_j >= s_i + p_i + c_ij x_ij``. The
     sum of x over an op's children is at least their number less one, and likewise over its parents. Times are means over

@@ -18,7 +18,7 @@ from .packing import memory_of, place_group, reserve
 
 
 def heft(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
-    """Each op where it ends first; a group's device is that of its first op.
+    """Place each op where it ends first; a group's device is that of its first op.
 
     Raises:
         PlanError: no placement was found that memory and devices allow.
@@ -27,7 +27,7 @@ def heft(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlace
 
 
 def heft_devices(instance: OperatorInstance, *, with_insertion: bool = True) -> NDArray[np.int64]:
-    """Device of each op by HEFT, ``(n,)``; without insertion each op runs after the last that its device was given.
+    """Return the device of each op by HEFT, ``(n,)``; without insertion each op runs after the last that its device was given.
 
     Raises:
         PlanError: as `heft`.

@@ -121,7 +121,7 @@ def _packed(memory: GroupMemory, made: Reserve) -> bool:
 
 @njit
 def fits(memory, used, widest, group, device):  # type: ignore[no-untyped-def]
-    """Whether a group can go to a device with these quanta in use."""
+    """Return whether a group can go to a device with these quanta in use."""
     return (
         memory.can_run[group, device]
         and used[device] + memory.resident[group] + max(widest[device], memory.workspace[group]) <= memory.room[device]
@@ -225,7 +225,7 @@ def repack(memory, reserved, order):  # type: ignore[no-untyped-def]
 
 @njit
 def _pack_exactly(memory, reserved, most_nodes):  # type: ignore[no-untyped-def]
-    """Depth-first search for a packing, the largest groups first, in at most so many steps; nothing is placed yet."""
+    """Search depth first for a packing, the largest groups first, in at most so many steps; nothing is placed yet."""
     groups, devices = memory.can_run.shape
     tried = np.full(groups, -1, np.int64)
     widest_before = np.zeros(groups, np.int64)

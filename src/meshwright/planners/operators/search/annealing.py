@@ -165,7 +165,7 @@ class _Search:
         self._heat(FIRST_CHUNK)
 
     def best(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The best placement that was met, and its order of ops, ``(n,)`` each."""
+        """Return the best placement that was met, and its order of ops, ``(n,)`` each."""
         return self._best_of[self._instance.group], self._ops[self._best_order]
 
     def run_steps(self, num_steps: int) -> None:
@@ -229,5 +229,5 @@ class _Search:
 
 
 def _num_rounds(steps_per_unit: float) -> int:
-    """Rounds of a search of so many moves for each unit."""
+    """Return the rounds of a search of so many moves for each unit."""
     return max(1, int(1.0 + np.log2(max(1.0, steps_per_unit / STEPS_PER_ROUND))))

@@ -29,7 +29,7 @@ def contiguous_search(
     start: Sequence[NDArray[np.int64]] = (),
     num_steps: int = NUM_STEPS,
 ) -> tuple[NDArray[np.int64], float]:
-    """Device of each op and the seconds of one step, each accelerator's set contiguous.
+    """Return the device of each op and the seconds of one step, each accelerator's set contiguous.
 
     Args:
         instance: what is placed, with hosts.

@@ -75,7 +75,7 @@ class Schedule(NamedTuple):
 
 
 def schedule_of(problem: SearchProblem, units: UnitDevices, order: NDArray[np.int64]) -> Schedule:
-    """The schedule of units on their devices with ops in this order, ``(n,)``."""
+    """Return the schedule of units on their devices with ops in this order, ``(n,)``."""
     n, m = problem.times_s.shape
     made = arrays_of(
         Schedule,
@@ -201,7 +201,7 @@ def _reposition(schedule, op, place):  # type: ignore[no-untyped-def]
 
 @njit
 def _places(problem, schedule, op):  # type: ignore[no-untyped-def]
-    """The first and the last place in the order that an op's inputs and readers allow."""
+    """Return the first and the last place in the order that an op's inputs and readers allow."""
     least, most = 0, len(schedule.order) - 1
     for at in range(problem.first[op], problem.first[op + 1]):
         least = max(least, schedule.place_of[problem.producer[at]] + 1)
@@ -237,7 +237,7 @@ def assign(problem, schedule, units, unit):  # type: ignore[no-untyped-def]
 
 @njit
 def _critical_op(schedule, current_s, random):  # type: ignore[no-untyped-def]
-    """An op of a chain that makes the schedule as long as it is, or of any where draws find none."""
+    """Return an op of a chain that makes the schedule as long as it is, or of any where draws find none."""
     op = 0
     for _ in range(len(schedule.order)):
         op = draw_below(random, len(schedule.order))

@@ -40,7 +40,7 @@ class DeviceLoads(NamedTuple):
 
 
 def loads_of(problem: SearchProblem, units: UnitDevices) -> DeviceLoads:
-    """DeviceLoads of units on their devices."""
+    """Return the loads of units on their devices."""
     (k, m), n = problem.tensor_port_s.shape, len(problem.times_s)
     device_of = units.device_of[problem.unit_of]
     readers = np.zeros((k, m), np.int64)

@@ -58,7 +58,7 @@ def multilevel(instance: OperatorInstance, request: PlacementRequest) -> Operato
 
 
 def _levels(instance: OperatorInstance, memory: GroupMemory, seed: int) -> list[NDArray[np.int64]]:
-    """Unit of each group on every level, from groups by themselves to the coarsest, ``(g,)`` each."""
+    """Return the unit of each group on every level, from groups by themselves to the coarsest, ``(g,)`` each."""
     rng = np.random.default_rng(seed)
     source, target = instance.group[instance.edges].reshape(-1, 2).T
     seconds = np.zeros(instance.num_groups)
@@ -112,7 +112,7 @@ def _matched(
 def _coarse_starts(
     instance: OperatorInstance, memory: GroupMemory, levels: list[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
-    """The coarsest level that fits memory, and devices of its units: balanced runs of ops, and by HEFT.
+    """Return the coarsest level that fits memory, and devices of its units: balanced runs of ops, and by HEFT.
 
     Raises:
         PlanError: not even single groups were fitted.
@@ -132,7 +132,7 @@ def _coarse_starts(
 
 
 def _balanced(instance: OperatorInstance, memory: GroupMemory, unit_of_group: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Device of each unit: in order of their first ops, each device gets as much work as its speed says, ``(u,)``."""
+    """Return the device of each unit: in order of their first ops, each device gets as much work as its speed says, ``(u,)``."""
     reserved = reserve(instance, memory)
     unit_of = unit_of_group[instance.group]
     order = list(dict.fromkeys(unit_of[upward_order(instance)].tolist()))
@@ -159,7 +159,7 @@ def _refined(
     unit_of_group: NDArray[np.int64],
     device_of_unit: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Devices of units after moves that gain, ``(u,)``."""
+    """Return the devices of units after moves that gain, ``(u,)``."""
     problem, ops = problem_of(instance, unit_of_group[instance.group], memory)
     units = devices_of_units(memory, device_of_unit, request.seed)
     if request.objective == "throughput":
@@ -222,7 +222,7 @@ def refine_loads(problem, units, loads):  # type: ignore[no-untyped-def]
 
 @njit
 def _near(problem, units, unit):  # type: ignore[no-untyped-def]
-    """Devices of the units that a unit is tied to, without its own, on which it fits."""
+    """Return the devices of the units that a unit is tied to, without its own, on which it fits."""
     is_near = np.zeros(len(units.used), np.bool_)
     for place in range(problem.first_tied[unit], problem.first_tied[unit + 1]):
         device = units.device_of[problem.tied[place]]

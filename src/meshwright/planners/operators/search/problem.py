@@ -106,7 +106,7 @@ class UnitDevices(NamedTuple):
 def problem_of(
     instance: OperatorInstance, unit_of: NDArray[np.int64], memory: GroupMemory
 ) -> tuple[SearchProblem, NDArray[np.int64]]:
-    """The problem, and the op at each of its numbers.
+    """Return the problem, and the op at each of its numbers.
 
     Args:
         instance: what is placed.
@@ -157,7 +157,7 @@ def problem_of(
 
 
 def merged_memory(memory: GroupMemory, unit_of_group: NDArray[np.int64]) -> GroupMemory:
-    """Memory of units that are made of several groups; those that no device holds may run nowhere."""
+    """Return the memory of units that are made of several groups; those that no device holds may run nowhere."""
     units = int(unit_of_group.max()) + 1
     resident, workspace = bytes_by_part(unit_of_group, units, memory.resident, memory.workspace)
     can_run = np.ones((units, len(memory.room)), np.bool_)
@@ -168,7 +168,7 @@ def merged_memory(memory: GroupMemory, unit_of_group: NDArray[np.int64]) -> Grou
 
 
 def devices_of_units(memory: GroupMemory, device_of: NDArray[np.int64], seed: int) -> UnitDevices:
-    """Units on these devices, ``(u,)``, and a generator of random numbers for a seed."""
+    """Return the units on these devices, ``(u,)``, and a generator of random numbers for a seed."""
     used, widest = bytes_by_part(device_of, len(memory.room), memory.resident, memory.workspace)
     random = np.random.SeedSequence(seed).generate_state(1, np.uint64).astype(np.uint64)
     moved = np.zeros((2, MOST_MOVED + 1), np.int64)
@@ -186,7 +186,7 @@ def _tails(best_s, first, producer):  # type: ignore[no-untyped-def]
 
 @njit
 def draw(random):  # type: ignore[no-untyped-def]
-    """A number in [0, 1) (SplitMix64; Steele, Lea, Flood 2014)."""
+    """Return a number in [0, 1) (SplitMix64; Steele, Lea, Flood 2014)."""
     random[0] += np.uint64(0x9E3779B97F4A7C15)
     mixed = random[0]
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -197,7 +197,7 @@ def draw(random):  # type: ignore[no-untyped-def]
 
 @njit
 def draw_below(random, count):  # type: ignore[no-untyped-def]
-    """A whole number from 0 to ``count - 1``."""
+    """Return a whole number from 0 to ``count - 1``."""
     return int(draw(random) * count)
 
 
@@ -283,7 +283,7 @@ def _draw_device(problem, units, unit):  # type: ignore[no-untyped-def]
 
 @njit
 def _widest_without(memory, units, device, unit):  # type: ignore[no-untyped-def]
-    """The largest workspace on a device where a unit leaves it."""
+    """Return the largest workspace on a device where a unit leaves it."""
     if memory.workspace[unit] == 0 or memory.workspace[unit] < units.widest[device]:
         return units.widest[device]
     widest = np.int64(0)

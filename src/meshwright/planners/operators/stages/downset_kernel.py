@@ -11,7 +11,7 @@ from ....compiled import njit
 
 @njit
 def count_downsets(first, before, most):  # type: ignore[no-untyped-def]
-    """Number of downsets, the empty one and that of all units included; ``most + 1`` if there are more."""
+    """Return the number of downsets, the empty one and that of all units included; ``most + 1`` if there are more."""
     u = len(first) - 1
     inside = np.zeros(u, np.bool_)
     count = 1
@@ -22,7 +22,7 @@ def count_downsets(first, before, most):  # type: ignore[no-untyped-def]
 
 @njit
 def list_downsets(first, before, count):  # type: ignore[no-untyped-def]
-    """Whether each unit is in each downset, ``(d, u)``; the units before unit v are ``before[first[v]:first[v + 1]]``."""
+    """Return whether each unit is in each downset, ``(d, u)``; the units before unit v are ``before[first[v]:first[v + 1]]``."""
     u = len(first) - 1
     inside = np.zeros(u, np.bool_)
     result = np.zeros((count, u), np.bool_)
@@ -168,7 +168,7 @@ def best_chain(  # type: ignore[no-untyped-def]
 
 @njit
 def _sums(downsets, times_s, resident, members, tensor_s):  # type: ignore[no-untyped-def]
-    """Of each downset its bits, seconds on each class, least seconds, units barred from classes, bytes, units of tensors."""
+    """Return of each downset its bits, seconds on each class, least seconds, units barred from classes, bytes, tensors."""
     d, u = downsets.shape
     classes = times_s.shape[1]
     first, units = members
@@ -225,7 +225,7 @@ def _open(inside, num_members, tensor_s):  # type: ignore[no-untyped-def]
 
 @njit
 def bits_of(downsets):  # type: ignore[no-untyped-def]
-    """The units of each downset as bits, ``(d, w)``."""
+    """Return the units of each downset as bits, ``(d, w)``."""
     d, u = downsets.shape
     words = np.zeros((d, (u + 63) // 64), np.uint64)
     for here in range(d):
@@ -237,7 +237,7 @@ def bits_of(downsets):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def is_inside(words, small, large):  # type: ignore[no-untyped-def]
-    """Whether a downset lies in another one."""
+    """Return whether a downset lies in another one."""
     inside = True
     for word in range(words.shape[1]):
         if words[small, word] & ~words[large, word]:
@@ -248,7 +248,7 @@ def is_inside(words, small, large):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def largest_workspace(downsets, start, here, workspace, by_workspace):  # type: ignore[no-untyped-def]
-    """The largest workspace of the units that a downset has and another does not; ``by_workspace`` is units, largest first."""
+    """Return the largest workspace of units that a downset has and another does not; ``by_workspace``: units, largest first."""
     for place in range(len(by_workspace)):
         unit = by_workspace[place]
         if workspace[unit] == 0.0:

@@ -38,7 +38,7 @@ FAMILY = "stages in order, each between two downsets of the graph"
 
 
 def ideals(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
-    """The best placement whose devices are stages in order; backward ops come along with their forward ones.
+    """Return the best placement whose devices are stages in order; backward ops come along with their forward ones.
 
     Raises:
         PlanError: more downsets than ``request.max_ideals`` (their number is named), too many unlike devices, or no placement
@@ -56,7 +56,7 @@ def ideals(instance: OperatorInstance, request: PlacementRequest) -> OperatorPla
 
 
 def linear(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
-    """The best placement whose devices are runs of one of a few orders of the units.
+    """Return the best placement whose devices are runs of one of a few orders of the units.
 
     Raises:
         PlanError: too many unlike devices, or no placement fits.
@@ -70,12 +70,12 @@ def linear(instance: OperatorInstance, request: PlacementRequest) -> OperatorPla
 
 
 def num_downsets(instance: OperatorInstance) -> int:
-    """Downsets of an instance's units; ``MOST_COUNTED + 1`` if there are more."""
+    """Return the downsets of an instance's units; ``MOST_COUNTED + 1`` if there are more."""
     return int(count_downsets(*joined_rows(Units.from_instance(instance).before), MOST_COUNTED))
 
 
 def downsets_of(units: Units, max_ideals: int) -> NDArray[np.bool_]:
-    """Whether each unit is in each downset, ``(d, u)``; the empty one is first.
+    """Return whether each unit is in each downset, ``(d, u)``; the empty one is first.
 
     Raises:
         PlanError: more than ``max_ideals``; their number is named.
@@ -90,7 +90,7 @@ def downsets_of(units: Units, max_ideals: int) -> NDArray[np.bool_]:
 
 
 def orders(units: Units) -> list[NDArray[np.int64]]:
-    """Orders of the units: depth-first, level by level, and by the Fiedler vector where the graph is not too large."""
+    """Return the orders of the units: depth-first, level by level, and by the Fiedler vector where the graph is not too large."""
     import networkx
 
     backward: networkx.DiGraph[int] = networkx.DiGraph()
@@ -114,13 +114,13 @@ def orders(units: Units) -> list[NDArray[np.int64]]:
 
 
 def prefixes(order: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each unit is in each beginning of an order ``(u,)`` of them, ``(u + 1, u)``."""
+    """Return whether each unit is in each beginning of an order ``(u,)`` of them, ``(u + 1, u)``."""
     place = np.argsort(order)
     return np.asarray(place[None, :] < np.arange(len(order) + 1)[:, None])
 
 
 def along_orders(units: Units, handed_s: Handed | None = None) -> Stages:
-    """The best stages along each of `orders`; arguments as of `best_stages`."""
+    """Return the best stages along each of `orders`; arguments as of `best_stages`."""
     best: Stages = (np.inf, None)
     for order in orders(units):
         result = best_stages(units, prefixes(order), best[0], handed_s)
@@ -130,7 +130,7 @@ def along_orders(units: Units, handed_s: Handed | None = None) -> Stages:
 
 
 def best_stages(units: Units, downsets: NDArray[np.bool_], bound_s: float, handed_s: Handed | None = None) -> Stages:
-    """The best chain of downsets.
+    """Return the best chain of downsets.
 
     Args:
         units: what stages are made of.
@@ -158,7 +158,7 @@ def best_stages(units: Units, downsets: NDArray[np.bool_], bound_s: float, hande
 
 
 def _by_seconds(times_s: NDArray[np.float64], downsets: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Downsets ``(d, u)`` by the seconds of their units ``(u,)``, each after those that it contains."""
+    """Return the downsets ``(d, u)`` by the seconds of their units ``(u,)``, each after those that it contains."""
     # Summed unit by unit as the kernels do, so that a downset is never before one that it contains.
     total_s = np.zeros(len(downsets))
     for unit, seconds in enumerate(times_s.tolist()):

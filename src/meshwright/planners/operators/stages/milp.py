@@ -33,7 +33,7 @@ Row = dict[int, float]
 
 
 def milp(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
-    """The least largest load over all placements.
+    """Return the least largest load over all placements.
 
     Raises:
         PlanError: no placement fits, or the program is too large.
@@ -42,7 +42,7 @@ def milp(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlace
 
 
 def milp_contiguous(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
-    """The least largest load over placements in which the forward ops of each device are contiguous.
+    """Return the least largest load over placements in which the forward ops of each device are contiguous.
 
     Raises:
         PlanError: no placement fits, or the program is too large.
@@ -111,7 +111,7 @@ class _Program:
             self._add_contiguity(units)
 
     def solve(self, known_s: float | None, bound_s: float, budget_s: float | None) -> OptimizeResult:
-        """The solution that HiGHS gives; T is bounded from both sides."""
+        """Return the solution that HiGHS gives; T is bounded from both sides."""
         size = self.load + 1
         upper = np.ones(size)
         upper[: self.first_y] = self.can_run.ravel()
@@ -138,7 +138,7 @@ class _Program:
             )
 
     def device_of(self, x: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Device of each unit in a solution, ``(u,)``."""
+        """Return the device of each unit in a solution, ``(u,)``."""
         return np.asarray(x[: self.first_y].reshape(self.u, self.m).argmax(axis=1))
 
     def _add(self, row: Row, low: float = -np.inf, high: float = 0.0) -> None:

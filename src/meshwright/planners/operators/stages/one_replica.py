@@ -28,7 +28,7 @@ REPLICAS = "plan --search and dev validate placements have replicas of stages"
 
 
 def pipedream_stages(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
-    """The best stages of one replica each by PipeDream's form, on as many of the devices as that takes.
+    """Return the best stages of one replica each by PipeDream's form, on as many of the devices as that takes.
 
     Raises:
         PlanError: devices or links differ, more downsets than ``request.max_ideals`` (their number is named), or nothing fits.
@@ -48,7 +48,7 @@ def pipedream_stages(instance: OperatorInstance, request: PlacementRequest) -> O
 
 
 def _handed_bytes(instance: OperatorInstance, units: Units, downsets: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Bytes that units of each downset ``(d, u)`` hand to units behind it, ``(d,)``."""
+    """Return the bytes that units of each downset ``(d, u)`` hand to units behind it, ``(d,)``."""
     # Backward ops pass the stages of their forward ones in reverse.
     edges = np.flatnonzero(~instance.is_backward[instance.edges].any(axis=1))
     ends, tensor_of, handed = units.of_op[instance.edges[edges]], instance.edge_tensor[edges], np.zeros(len(downsets))
@@ -60,7 +60,7 @@ def _handed_bytes(instance: OperatorInstance, units: Units, downsets: NDArray[np
 
 
 def _equal_devices(instance: OperatorInstance) -> tuple[Units, float]:
-    """Units on the devices that are stages, whose tensors cost no port, and bytes a second between any two; without hosts."""
+    """Return units on the devices that are stages, whose tensors cost no port, and bytes a second between any two."""
     units = Units.from_instance(instance)
     devices = np.flatnonzero(~instance.is_host)
     kinds = np.unique(units.device_class[devices])

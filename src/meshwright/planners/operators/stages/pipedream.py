@@ -141,7 +141,7 @@ def _feeds(edges: NDArray[np.int64], num_ops: int) -> list[list[int]]:
 
 
 def _handed_on_bytes(graph: JobGraph, is_in: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Bytes that each of some states hands on, ``(states,)``; ``is_in`` is ``(states, n)``.
+    """Return the bytes that each of some states hands on, ``(states,)``; ``is_in`` is ``(states, n)``.
 
     The published optimizer counts the last ops. It also counts every op before one of these that feeds an op not before that
     one, though perhaps before another.
@@ -168,7 +168,7 @@ def _handed_on_bytes(graph: JobGraph, is_in: NDArray[np.bool_]) -> NDArray[np.fl
 
 
 def _leaders(graph: JobGraph, host: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Ops that states are made of; the others come with the first of these that they lead to, ``(n,)``."""
+    """Return the ops that states are made of; the others come with the first of these that they lead to, ``(n,)``."""
     leads = host == np.arange(graph.num_ops)
     after = np.zeros(graph.num_ops, np.bool_)
     after[np.setdiff1d(np.arange(graph.num_ops), graph.edges[:, 1])[0]] = True
@@ -186,7 +186,7 @@ def _leaders(graph: JobGraph, host: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _states(graph: JobGraph, most: int) -> _States:
-    """Downsets by number of ops: whether each op is in each, and seconds, parameters and bytes handed on."""
+    """Return the downsets by number of ops: whether each op is in each, and seconds, parameters and bytes handed on."""
     host = _host_of_idle(graph)
     leads = _leaders(graph, host)
     leaders = graph.order[leads[graph.order]]
@@ -265,7 +265,7 @@ def _stages(
 
 @njit
 def best_from(start, words, figures, inner, num_machines, bandwidth, one_stage_bandwidth, is_straight):  # type: ignore[no-untyped-def]
-    """Least seconds from one state to each other on each number of machines, ``(d, M)``, and how.
+    """Return the least seconds from one state to each other on each number of machines, ``(d, M)``, and how.
 
     Args:
         start: the state from which ops count.
@@ -312,7 +312,7 @@ def best_from(start, words, figures, inner, num_machines, bandwidth, one_stage_b
 
 @njit
 def _stage_s(before, after, machines, figures, inner, bandwidth):  # type: ignore[no-untyped-def]
-    """Seconds of the ops between two states as one stage."""
+    """Return the seconds of the ops between two states as one stage."""
     work = inner[before, after] if inner.shape[0] > 0 else figures[after, 0] - figures[before, 0]
     parameters = figures[after, 1] - figures[before, 1]
     return (work + 4.0 * (machines - 1) * parameters / (bandwidth * machines)) / machines

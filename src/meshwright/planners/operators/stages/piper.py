@@ -68,7 +68,7 @@ class PiperPlan:
 
 
 def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int = 50_000) -> PiperPlan:
-    """The best plan of an instance.
+    """Return the best plan of an instance.
 
     Args:
         instance: what is planned.
@@ -129,7 +129,7 @@ def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int =
 def stage_seconds(
     instance: PiperInstance, stages: Sequence[tuple[NDArray[np.bool_], int, int]], *, recomputes: bool = True
 ) -> list[float]:
-    """Seconds of each stage from the definition, each with its best options.
+    """Return the seconds of each stage from the definition, each with its best options.
 
     Args:
         instance: what is planned.
@@ -176,7 +176,7 @@ def _figures(instance: PiperInstance, recomputes: bool) -> NDArray[np.float64]:
 
 @njit
 def best_stages(suffixes, edges, figures, syncs, degrees, replicas, num_devices, most_replicas, memory, bandwidth, batches):  # type: ignore[no-untyped-def]
-    """The least seconds of each suffix by limits on devices and on the sum of replicas, and the first stage.
+    """Return the least seconds of each suffix by limits on devices and on the sum of replicas, and the first stage.
 
     Args:
         suffixes: whether each op is in each, ``(d, n)``.
@@ -259,7 +259,7 @@ def best_stages(suffixes, edges, figures, syncs, degrees, replicas, num_devices,
 
 @njit
 def least_cost_s(cost_s, held, memory):  # type: ignore[no-untyped-def]
-    """Least sum of costs with one option for each op and no more memory than there is; infinite if there is none.
+    """Return the least sum of costs with one option for each op and no more memory than there is; infinite if there is none.
 
     Args:
         cost_s: ``(ops, o)``, infinite where an op does not have the option; ``o`` is 1 or 2.
@@ -289,7 +289,7 @@ def least_cost_s(cost_s, held, memory):  # type: ignore[no-untyped-def]
 
 @njit
 def _least_price(saved, price, need):  # type: ignore[no-untyped-def]
-    """Least price of items that save at least so much: depth-first, items by rising price for what they save."""
+    """Return the least price of items that save at least so much: depth-first, items by rising price for what they save."""
     count = len(saved)
     left = np.zeros(count + 1)
     for item in range(count - 1, -1, -1):

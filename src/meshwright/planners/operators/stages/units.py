@@ -62,7 +62,7 @@ class Units:
 
     @classmethod
     def from_instance(cls, instance: OperatorInstance) -> Units:
-        """The units of an instance.
+        """Return the units of an instance.
 
         Raises:
             PlanError: a backward op feeds a forward one, or no device runs and holds all ops of a unit.
@@ -88,7 +88,7 @@ class Units:
         )
 
     def devices(self, stages: Iterable[tuple[int, NDArray[np.bool_]]]) -> NDArray[np.int64]:
-        """Device of each op, ``(n,)``, from the class of each stage and its units ``(u,)``."""
+        """Return the device of each op, ``(n,)``, from the class of each stage and its units ``(u,)``."""
         left = [list(np.flatnonzero(self.device_class == each)) for each in range(len(self.num_devices))]
         device_of = np.full(len(self.of_op), -1, np.int64)
         for each, units in stages:
@@ -120,7 +120,7 @@ def _strong(unit: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int
 
 
 def _folded(instance: OperatorInstance, unit: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Units with those joined to their only neighbour that cannot do better elsewhere."""
+    """Return the units with those joined to their only neighbour that cannot do better elsewhere."""
     u = int(unit.max()) + 1
     neighbours: list[set[int]] = [set() for _ in range(u)]
     for first, second in _order(instance, unit).tolist():
@@ -158,7 +158,7 @@ def _folded(instance: OperatorInstance, unit: NDArray[np.int64]) -> NDArray[np.i
 
 
 def tensor_units(instance: OperatorInstance, unit: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[tuple[int, ...], ...]]:
-    """Tensors that more than one unit makes or reads, and the units of each."""
+    """Return the tensors that more than one unit makes or reads, and the units of each."""
     result: list[set[int]] = [set() for _ in range(len(instance.tensor_bytes))]
     for tensor, (source, target) in zip(instance.edge_tensor.tolist(), unit[instance.edges].tolist(), strict=True):
         result[tensor].update((source, target))
@@ -167,7 +167,7 @@ def tensor_units(instance: OperatorInstance, unit: NDArray[np.int64]) -> tuple[N
 
 
 def _topological(unit: NDArray[np.int64], order: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[tuple[int, ...], ...]]:
-    """Units renumbered in a topological order, and the units before each."""
+    """Return the units renumbered in a topological order, and the units before each."""
     u = int(unit.max()) + 1
     after: list[list[int]] = [[] for _ in range(u)]
     waits = np.zeros(u, np.int64)
@@ -191,7 +191,7 @@ def _topological(unit: NDArray[np.int64], order: NDArray[np.int64]) -> tuple[NDA
 
 
 def device_classes(instance: OperatorInstance, objective: OperatorObjective) -> NDArray[np.int64]:
-    """Class of each device, numbered from 0 in order of their first device, ``(m,)``.
+    """Return the class of each device, numbered from 0 in order of their first device, ``(m,)``.
 
     Two devices are of one class if exchanging them changes no placement's value or legality. They have the same times, memory
     and kind. For ``latency`` they also have the same links to all others and both ways between themselves, for ``throughput``

@@ -10,7 +10,7 @@ from ....compiled import njit
 
 @njit
 def fits(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
-    """Whether a device runs a group and can hold it in addition to what it has."""
+    """Return whether a device runs a group and can hold it in addition to what it has."""
     i = state.instance[e]
     workspace = max(state.workspace_bytes[e, device], stacked.workspace_bytes[i, group])
     held = state.held_bytes[e, device] + stacked.resident_bytes[i, group] + workspace
@@ -19,7 +19,7 @@ def fits(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
 
 @njit
 def is_roomy(stacked, state, e, group):  # type: ignore[no-untyped-def]
-    """Whether packing the groups after ``group`` succeeds wherever the group goes, without trying.
+    """Return whether packing the groups after ``group`` succeeds wherever the group goes, without trying.
 
     Packing fails at a group of size ``s`` only where each of the ``m`` devices has less than ``s`` left. Then all room together
     is less than ``(m - 1) s`` and the groups still to be packed. Where there is more, it cannot fail.
@@ -44,7 +44,7 @@ def is_roomy(stacked, state, e, group):  # type: ignore[no-untyped-def]
 
 @njit
 def needed_bytes(stacked, state, e, group):  # type: ignore[no-untyped-def]
-    """The room of all devices with which `pack` cannot fail from each place of ``by_size`` on; empty if ops run on some only.
+    """Return the room of all devices with which `pack` cannot fail from each place of ``by_size`` on; empty if ops are bound.
 
     It fails at a size ``s`` only where all of the ``m`` devices have less than ``s`` left, so together less than ``m s``.
     """
@@ -62,7 +62,7 @@ def needed_bytes(stacked, state, e, group):  # type: ignore[no-untyped-def]
 
 @njit
 def pack(stacked, state, e, group, device, needed):  # type: ignore[no-untyped-def]
-    """Whether all that is left fits when ``group`` goes to ``device``, packed largest first, each where most is left.
+    """Return whether all that is left fits when ``group`` goes to ``device``, packed largest first, each where most is left.
 
     The packing is kept in ``state.packing``, unless it ends early, where the rest has the room of ``needed`` (`needed_bytes`).
     An empty array packs all. Group -1 packs everything that is left.

@@ -11,7 +11,7 @@ from ....compiled import njit
 
 @njit
 def group_time_s(stacked, i, group, device):  # type: ignore[no-untyped-def]
-    """Seconds of a group's ops on a device."""
+    """Return the seconds of a group's ops on a device."""
     total = 0.0
     for at in range(stacked.first_member[i, group], stacked.first_member[i, group + 1]):
         total += stacked.times_s[i, stacked.member[i, at], device]
@@ -20,7 +20,7 @@ def group_time_s(stacked, i, group, device):  # type: ignore[no-untyped-def]
 
 @njit
 def group_best_s(stacked, i, group):  # type: ignore[no-untyped-def]
-    """The least of `group_time_s`."""
+    """Return the least of `group_time_s`."""
     best = np.inf
     for device in range(stacked.num_devices[i]):
         best = min(best, group_time_s(stacked, i, group, device))
@@ -29,7 +29,7 @@ def group_best_s(stacked, i, group):  # type: ignore[no-untyped-def]
 
 @njit
 def group_shares(stacked, state, e, group, here):  # type: ignore[no-untyped-def]
-    """Bytes that a group reads from other groups or sends to ones that have a device; adds those on each device to ``here``."""
+    """Return bytes that a group reads from other groups or sends to placed ones; adds those on each device to ``here``."""
     i, total = state.instance[e], 0.0
     for at in range(stacked.first_member[i, group], stacked.first_member[i, group + 1]):
         op = stacked.member[i, at]
@@ -49,7 +49,7 @@ def group_shares(stacked, state, e, group, here):  # type: ignore[no-untyped-def
 
 @njit
 def group_transfers(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
-    """Seconds on the device's port, and the largest load of another device, if the group came here."""
+    """Return the seconds on the device's port, and the largest load of another device, if the group came here."""
     m = stacked.num_devices[state.instance[e]]
     added, other = np.zeros(m), 0.0
     marked = _cross(stacked, state, e, group, device, added)

@@ -73,7 +73,7 @@ BEYOND_LEAST = tuple(
 
 @njit
 def rooms(stacked, state, e):  # type: ignore[no-untyped-def]
-    """Free bytes of each device, of all together, and the bytes of all groups that have no device yet."""
+    """Return free bytes of each device, of all together, and the bytes of all groups that have no device yet."""
     i = state.instance[e]
     m = stacked.num_devices[i]
     room, all_room, open_bytes = np.zeros(m), 0.0, stacked.all_bytes[i]
@@ -87,7 +87,7 @@ def rooms(stacked, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def write_room(out, room, all_room, open_bytes, needed_bytes, m):  # type: ignore[no-untyped-def]
-    """The four features of memory, see `CANDIDATE_FEATURES`."""
+    """Write the four features of memory, see `CANDIDATE_FEATURES`."""
     if room == np.inf:
         out[13], out[14], out[15], out[16] = 1.0, 1.0 / m, 0.0, 0.0
         return
@@ -141,7 +141,7 @@ class PlacingState(NamedTuple):
 
 
 def new_state(stacked: StackedInstances, num_episodes: int) -> PlacingState:
-    """Episodes that have not begun; `begin` starts them."""
+    """Return episodes that have not begun; `begin` starts them."""
     n, m = stacked.times_s.shape[1:]
     g, k, e = stacked.decided.shape[1], stacked.port_s.shape[1], num_episodes
     return arrays_of(
@@ -180,7 +180,7 @@ def begin(stacked, state, e, instance):  # type: ignore[no-untyped-def]
 
 @njit
 def is_over(stacked, state, e):  # type: ignore[no-untyped-def]
-    """Whether every group has a device."""
+    """Return whether every group has a device."""
     return state.num_decided[e] == stacked.num_groups[state.instance[e]]
 
 
@@ -201,7 +201,7 @@ def place_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
 
 @njit
 def _run_in_order(stacked, state, e):  # type: ignore[no-untyped-def]
-    """For latency: schedule the next ops of the order that have a device, up to the first that has none."""
+    """For latency, schedule the next ops of the order that have a device, up to the first that has none."""
     i = state.instance[e]
     while state.num_scheduled[e] < stacked.num_ops[i]:
         op = stacked.order[i, state.num_scheduled[e]]
@@ -245,7 +245,7 @@ def _run(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
 
 @njit
 def _inputs_ready(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
-    """When all inputs are on a device, and when the last producer ends."""
+    """Return when all inputs are on a device, and when the last producer ends."""
     i = state.instance[e]
     ready, ended = 0.0, 0.0
     for place in range(stacked.first_in[i, op], stacked.first_in[i, op + 1]):

@@ -92,7 +92,7 @@ class StackedInstances(NamedTuple):
 
 
 def room_for(i: int, n: int, m: int, e: int, objective: OperatorObjective) -> StackedInstances:
-    """Empty places for ``i`` instances of at most ``n`` ops, ``m`` devices and ``e`` edges, for `fill`."""
+    """Return empty places for ``i`` instances of at most ``n`` ops, ``m`` devices and ``e`` edges, for `fill`."""
     g, k = n, e if objective == "throughput" else 0  # an edge carries one tensor
     return arrays_of(
         StackedInstances,
